@@ -1,0 +1,1 @@
+"""The flow from a spec to a publication: one module per stage."""

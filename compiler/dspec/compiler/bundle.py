@@ -1,0 +1,76 @@
+"""Reading a bundle that may come from anywhere: the manifest, and whether the files are what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from dspec.compiler.store import describe, walk
+from dspec.spec.errors import Diagnostic, GateError, SpecError
+from dspec.spec.records import FileEntry, Manifest
+
+MANIFEST = "bundle.json"
+MAX_MANIFEST_BYTES = 64 * 2**20
+SHOWN = 10
+
+
+def read_manifest(bundle: Path) -> Manifest:
+    """The manifest of a bundle's folder. Raises SpecError E0711 where there is none that can be read."""
+    path = bundle / MANIFEST
+    try:
+        if path.stat().st_size > MAX_MANIFEST_BYTES:
+            raise ValueError(f"larger than {MAX_MANIFEST_BYTES} bytes")
+        return Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise SpecError.of(
+            "E0711",
+            f"{bundle} holds no {MANIFEST}",
+            hint="name the folder of one target: bundles/<name>/<target>",
+        ) from None
+    except (OSError, ValueError, ValidationError, RecursionError) as error:
+        raise SpecError.of(
+            "E0711",
+            f"{path} is not a manifest of dspec: {str(error).splitlines()[0]}",
+            hint="build the bundle again",
+        ) from error
+
+
+def check_digests(bundle: Path) -> Manifest:
+    """The manifest, once every file and both digests agree with it. Raises GateError E0712 naming what does not."""
+    manifest = read_manifest(bundle)
+    found = [*_links(bundle), *_differences(bundle, manifest)]
+    if not found and manifest.with_digests().digests != manifest.digests:
+        found = ["the digests in bundle.json are not those of its content"]
+    if found:
+        more = (f"and {len(found) - SHOWN} more",) if len(found) > SHOWN else ()
+        raise GateError(
+            Diagnostic(
+                code="E0712",
+                message=f"{bundle} is not the bundle that its manifest describes",
+                hint="do not deploy it; build it again or fetch it anew",
+                notes=(*found[:SHOWN], *more),
+            )
+        )
+    return manifest
+
+
+def _links(bundle: Path) -> list[str]:
+    return [f"{name}: a link, and a bundle holds none" for name in walk(bundle) if (bundle / name).is_symlink()]
+
+
+def _differences(bundle: Path, manifest: Manifest) -> list[str]:
+    if any((bundle / name).is_symlink() for name in walk(bundle)):
+        return []
+    here = {entry.path: entry for entry in describe(bundle) if entry.path != MANIFEST}
+    listed = {entry.path: entry for entry in manifest.files}
+    gone = [f"{path}: missing" for path in sorted(listed.keys() - here.keys())]
+    extra = [f"{path}: not listed" for path in sorted(here.keys() - listed.keys())]
+    changed = [_change(here[path], listed[path]) for path in sorted(here.keys() & listed.keys())]
+    return gone + extra + [line for line in changed if line]
+
+
+def _change(here: FileEntry, listed: FileEntry) -> str:
+    if here.sha256 != listed.sha256:
+        return f"{here.path}: sha256 {here.sha256[:12]}…, listed {listed.sha256[:12]}…"
+    return "" if here == listed else f"{here.path}: the run bit differs"

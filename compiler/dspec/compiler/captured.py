@@ -1,0 +1,52 @@
+"""The capture stage as the stage runner calls it: JSON in, program and reference folders out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dspec.compiler.capture import CaptureRequest, capture
+from dspec.compiler.stage import Report
+from dspec.compiler.store import sha256_of
+from dspec.spec.models import Spec
+from dspec.spec.records import digest
+
+
+def capture_stage(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, report: Report) -> dict[str, Any]:
+    """Stage `capture`: `program/` and `reference/` below `out`. Value: where the answers come from."""
+    result = capture(
+        CaptureRequest(
+            spec=Spec.model_validate_json(json.dumps(request["spec"])),
+            folder=Path(places["folder"]),
+            spec_file=places["spec_file"],
+            weights=Path(places["weights"]) if places["weights"] else None,
+            pipeline=inputs["pipeline"],
+            program_out=out / "program",
+            reference_out=out / "reference",
+        ),
+        report,
+    )
+    return {
+        "value": {"reference": _reference(out / "reference")},
+        "warnings": result.warnings,
+        "read": result.read,
+        "distributions": result.distributions,
+    }
+
+
+def _reference(folder: Path) -> dict[str, Any]:
+    index = json.loads((folder / "index.json").read_text())
+    shards = {case["shard"] for case in index["cases"]}
+    return {
+        **{key: index[key] for key in ("torch", "cpu", "threads")},
+        "fixtures": len(index["fixtures"]),
+        "source": digest(
+            [
+                index["fixtures"],
+                index["cases"],
+                [[name, sha256_of(folder / name)] for name in sorted(shards)],
+            ]
+        ),
+    }

@@ -1,0 +1,100 @@
+"""`dspec verify BUNDLE --answers FILE`: golden answers and timings made elsewhere, judged here by the bundle's policy."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from dspec.compiler.bundle import check_digests
+from dspec.compiler.evidence import measurement
+from dspec.compiler.machine import this_machine
+from dspec.compiler.statistics import percentile
+from dspec.compiler.store import write_whole
+from dspec.compiler.verify import read_answers
+from dspec.spec.errors import GateError, MachineError
+from dspec.spec.records import Case, Manifest, OutputError, Parity
+
+ELSEWHERE = "unknown"
+
+
+def judge_answers(options: argparse.Namespace) -> int:
+    """0 when every golden vector was answered within tolerance; raises GateError E0715 otherwise."""
+    manifest = check_digests(options.bundle)
+    answers = read_answers(options.answers)
+    policy = json.loads((options.bundle / "golden" / "policy.json").read_text())
+    cases = _cases(options.bundle, answers, policy["tolerance"])
+    timings = sorted(float(answer["ms"]) for answer in answers.values() if "ms" in answer)
+    if options.output:
+        _write(options, manifest, cases)
+    outside = [line for case in cases if (line := _outside(case, policy["tolerance"]))]
+    if outside:
+        raise GateError.of(
+            "E0715",
+            f"{len(outside)} of {len(cases)} golden vectors are outside tolerance",
+            notes=tuple(outside[:10]),
+        )
+    shown = {f"p{p}": percentile(timings, p / 100) for p in (50, 95, 99)} if timings else {}
+    print(
+        json.dumps({"ok": True, "vectors": len(cases), "ms": shown})
+        if options.format == "json"
+        else _words(cases, timings, shown)
+    )
+    return 0
+
+
+def _cases(bundle: Any, answers: dict[str, Any], tolerance: dict[str, Any]) -> list[Case]:
+    try:
+        from dspec.targets.shipped.compare import compare
+        from dspec.targets.shipped.golden import array_from_json, read_golden
+    except ImportError as error:
+        raise MachineError.of(
+            "E0605",
+            f"comparing answers needs {error.name}",
+            hint="pip install 'dspec[onnxruntime]'",
+        ) from error
+    cases = []
+    for vector in read_golden(bundle / "golden"):
+        given = answers.get(vector.id, {"outputs": {}})["outputs"]
+        outputs, valid = {}, {}
+        for name, reference in vector.outputs.items():
+            got = array_from_json(given[name]) if name in given else None
+            rule = tolerance.get(name, {})
+            topk = (rule["min_topk_agreement"]["k"],) if rule.get("min_topk_agreement") else ()
+            outputs[name] = _error(compare(reference, got, topk=topk))
+            if rule.get("valid"):
+                valid[name] = _error(compare(reference, got, topk=topk, mask=vector.door[rule["valid"]]))
+        cases.append(Case(id=vector.id, kind="fixture", outputs=outputs, valid=valid))
+    return cases
+
+
+def _error(found: dict[str, Any]) -> OutputError:
+    return OutputError.model_validate_json(json.dumps(found))
+
+
+def _outside(case: Case, tolerance: dict[str, Any]) -> str:
+    from dspec.targets.shipped.tolerance import broken_by
+
+    reasons = [
+        f"{name}: {reason}"
+        for name, rule in tolerance.items()
+        for reason in broken_by((case.valid if rule.get("valid") else case.outputs)[name].model_dump(mode="json"), rule)
+    ]
+    return f"{case.id}: {'; '.join(reasons)}" if reasons else ""
+
+
+def _write(options: argparse.Namespace, manifest: Manifest, cases: list[Case]) -> None:
+    name = options.machine or ELSEWHERE
+    machine = this_machine(manifest.cores, name).model_copy(
+        update={"os": ELSEWHERE, "arch": ELSEWHERE, "cpu": name, "flags": ""}
+    )
+    parity = Parity(cases=tuple(cases), spread={}, on=name).model_dump(mode="json")
+    found = measurement(manifest, machine, {"parity": parity}, {}, golden=True)
+    write_whole(options.output, found.model_dump_json(indent=1) + "\n")
+
+
+def _words(cases: list[Case], timings: list[float], shown: dict[str, float]) -> str:
+    times = ", ".join(f"{name} {value:.3g} ms" for name, value in shown.items())
+    return f"{len(cases)} golden vectors answered within tolerance" + (
+        f"; {times} ({len(timings)} timings)" if times else ""
+    )

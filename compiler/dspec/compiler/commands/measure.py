@@ -1,0 +1,61 @@
+"""`dspec measure BUNDLE -o FILE`: numbers from this machine, to join a build elsewhere with `--evidence`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from dspec.compiler import stages
+from dspec.compiler.bundle import check_digests
+from dspec.compiler.console import reporter
+from dspec.compiler.environment import clean_environment
+from dspec.compiler.evidence import measurement
+from dspec.compiler.machine import this_machine
+from dspec.compiler.stage import run_stage
+from dspec.compiler.store import Store, write_whole
+from dspec.spec.errors import SpecError
+from dspec.spec.models import Load
+from dspec.spec.records import Manifest, Measurement
+
+
+def run(options: argparse.Namespace) -> int:
+    manifest = check_digests(options.bundle)
+    found = _measure(manifest, options.bundle, options.machine)
+    write_whole(options.output, found.model_dump_json(indent=1) + "\n")
+    if options.format == "json":
+        print(found.model_dump_json())
+    else:
+        print(f"wrote {options.output}: join it with `dspec build SPEC --evidence {options.output}`")
+    return 0
+
+
+def _measure(manifest: Manifest, bundle: Path, name: str) -> Measurement:
+    policy = json.loads((bundle / "golden" / "policy.json").read_text())
+    if not json.loads((bundle / "golden" / "index.json").read_text())["fixtures"]:
+        raise SpecError.of(
+            "E0703",
+            f"{bundle} carries no golden vectors to measure with",
+            hint="set `golden` above 0 for a fixture file",
+        )
+    report = reporter()
+    load = Load.model_validate(policy["load"], strict=False)
+    environment = clean_environment(bundle / "requirements.txt", manifest.cores, report)
+    with tempfile.TemporaryDirectory(prefix="dspec-") as folder:  # numbers asked for now are taken now
+        store = Store(root=Path(folder))
+        figures = _figures(policy["tolerance"])
+        proof = run_stage(store, stages.proof_stage(figures, manifest, bundle, environment, ()), report)
+        loaded = run_stage(
+            store,
+            stages.load_stage(manifest, load.rate_rps, load.duration_s, bundle, environment, ()),
+            report,
+        )
+    machine = this_machine(manifest.cores, name)
+    return measurement(manifest, machine, proof.value, loaded.value, golden=True)
+
+
+def _figures(tolerance: dict[str, dict[str, object]]) -> stages.Figures:
+    from dspec.spec.models import Policy
+
+    return stages.figures({name: Policy.model_validate(found) for name, found in tolerance.items()})

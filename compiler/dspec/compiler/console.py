@@ -1,0 +1,108 @@
+"""What a person sees: progress on a terminal, plain lines elsewhere, and the table at the end of a build."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from dspec.compiler.build import BuildResult, TargetResult
+from dspec.compiler.stage import Report
+from dspec.compiler.summary import HEADINGS, row
+from dspec.spec.errors import DspecError
+from dspec.spec.records import GateVerdict
+from dspec.spec.render import render
+
+MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "unmeasured": "–", "not asked": "·"}
+
+
+def reporter() -> Report:
+    """Progress lines on standard error: rewritten in place on a terminal, one under the other elsewhere."""
+    return _spinner() if sys.stderr.isatty() else _plain()
+
+
+def _plain() -> Report:
+    start = time.perf_counter()
+
+    def report(text: str) -> None:
+        print(f"[{time.perf_counter() - start:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    return report
+
+
+def _spinner() -> Report:
+    import atexit
+
+    from rich.console import Console
+
+    status = Console(stderr=True).status("starting")
+    status.start()
+    atexit.register(status.stop)
+    return lambda text: status.update(text) if text else status.stop()
+
+
+def show_build(result: BuildResult, seconds: float) -> None:
+    """The table of targets, what stands behind each verdict that is not green, and where everything is."""
+    _quiet()
+    if result.warnings:
+        print(render(result.warnings, "text"), file=sys.stderr)
+    print(table(HEADINGS, [row(target) for target in result.targets]))
+    for target in result.targets:
+        _show_target(target)
+    print(_ending(result, seconds))
+
+
+def _quiet() -> None:
+    """End the line that a terminal's progress still occupies."""
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+
+
+def _show_target(target: TargetResult) -> None:
+    if target.error is not None:
+        _show_error(target.target, target.error)
+    for found in target.verdicts:
+        if found.waived_by:
+            print(f"\n{target.target}: {found.gate} {found.verdict}, waived by {found.waived_by}")
+        elif found.verdict not in ("pass", "not asked"):
+            _show_verdict(target.target, found)
+
+
+def _show_error(target: str, error: DspecError) -> None:
+    print(f"\n{target}: not built")
+    print(render(error.diagnostics, "text"))
+
+
+def _show_verdict(target: str, found: GateVerdict) -> None:
+    print(f"\n{target}: {found.gate} {found.verdict}")
+    lines = [
+        ("measured", found.measured),
+        ("limit", found.limit),
+        *(("", line) for line in found.detail),
+    ]
+    for label, text in lines:
+        if text:
+            print(f"  {label + ': ' if label else ''}{text}")
+
+
+def _ending(result: BuildResult, seconds: float) -> str:
+    if not result.published:
+        what = f"withheld: {result.name} is not proved; what stands in bundles/ is untouched"
+        where = f"kept for a look: {result.place}" if result.place.exists() else ""
+    else:
+        what = f"published: {result.place}" if result.changed else f"unchanged: {result.place} is current"
+        where = "" if any(target.fresh for target in result.targets) else "every stage answered from the store"
+    return "\n" + "\n".join(line for line in (what, where, f"{seconds:.1f} s") if line)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A plain table: columns as wide as their widest cell; a cell may have several lines."""
+    cells = [[cell.split("\n") for cell in line] for line in (headings, *rows)]
+    widths = [max(len(part) for line in cells for part in line[column]) for column in range(len(headings))]
+    lines = []
+    for line in cells:
+        for number in range(max(map(len, line))):
+            parts = (cell[number] if number < len(cell) else "" for cell in line)
+            lines.append("  ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip())
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join(lines)

@@ -1,0 +1,186 @@
+"""The gates that compare numbers with PyTorch's, and the pipeline with the training-time code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dspec.compiler.judge.question import Question
+from dspec.spec.models import Policy
+from dspec.spec.records import Case, GateVerdict, OutputError, Spread
+from dspec.targets.shipped.tolerance import broken_by, least_scale, merge, worst
+
+VACUOUS_BELOW = 10  # the reference must vary by this many times what the tolerance lets pass
+DOOR = Policy(atol=1e-5, rtol=1e-5)  # the same code prepared both; a library's rounding may differ by a last bit
+
+
+def parity(question: Question) -> GateVerdict:
+    """Every output of every case against its policy; the reference must vary for that to mean anything."""
+    if absent := question.unmeasured("parity"):
+        return absent
+    found = question.measurement.parity
+    if found is None:
+        return GateVerdict(gate="parity", verdict="unmeasured", detail=("no comparison was made",))
+    views = [_view(question, found.cases, name, policy) for name, policy in question.policies.items()]
+    failing = {case for view in views for case in view.failing} | _off_at_door(found.cases)
+    allowed = question.spec.tolerance.max_failing_fixtures
+    measured = "; ".join(f"{view.name} {view.summary}" for view in views)
+    limit = "; ".join(f"{name} {describe(policy)}" for name, policy in question.policies.items())
+    noise = [_noise(name, found.spread.get(name)) for name in question.policies]
+    detail = (
+        [line for view in views for line in view.lines] + _door_lines(found.cases) + [line for line in noise if line]
+    )
+    count = f"{len(found.cases)} comparisons on {found.on}, {len(failing)} cases outside (allowed {allowed})"
+    if len(failing) > allowed:
+        return GateVerdict(gate="parity", verdict="fail", measured=measured, limit=limit, detail=(count, *detail))
+    vacuous = [line for name, policy in question.policies.items() if (line := _vacuous(name, policy, found.spread))]
+    verdict = "inconclusive" if vacuous or not found.cases else "pass"
+    return GateVerdict(
+        gate="parity",
+        verdict=verdict,
+        measured=measured,
+        limit=limit,
+        detail=(count, *vacuous, *detail),
+    )  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _View:
+    name: str
+    summary: str
+    failing: frozenset[str]
+    lines: tuple[str, ...]
+
+
+def _view(question: Question, cases: Iterable[Case], name: str, policy: Policy) -> _View:
+    pairs = [(case, _error_of(case, name, policy)) for case in cases]
+    rules = policy.model_dump(mode="json")
+    reasons = {case.id: why for case, error in pairs if (why := broken_by(error.model_dump(mode="json"), rules))}
+    frontier = merge([_named(case, error) for case, error in pairs])
+    lines = [f"{name}: {case}: {'; '.join(why)}" for case, why in list(reasons.items())[:3]]
+    if reasons and policy.atol is not None:
+        lines.append(_least(name, policy, frontier))
+    return _View(
+        name=name,
+        summary=_summary(policy, frontier, pairs),
+        failing=frozenset(reasons),
+        lines=tuple(lines),
+    )
+
+
+def _error_of(case: Case, name: str, policy: Policy) -> OutputError:
+    part = case.valid if policy.valid else case.outputs
+    return part.get(name) or OutputError(broken="no comparison was made for this output")
+
+
+def _named(case: Case, error: OutputError) -> list[dict[str, object]]:
+    return [point.model_dump(mode="json") | {"case": case.id} for point in error.frontier]
+
+
+def _summary(policy: Policy, frontier: list[dict[str, object]], pairs: list[tuple[Case, OutputError]]) -> str:
+    words = []
+    if frontier:
+        top = max(frontier, key=lambda point: float(point["diff"]))  # type: ignore[arg-type]
+        words.append(f"max |Δ| {top['diff']:.3g} at {_place(top)}")
+    cosines = [error.cosine for _, error in pairs if error.cosine is not None]
+    if policy.min_cosine is not None and cosines:
+        words.append(f"min cosine {min(cosines):.7f}")
+    if policy.min_topk_agreement:
+        shares = [error.topk.get(str(policy.min_topk_agreement.k)) for _, error in pairs]
+        known = [share for share in shares if share is not None]
+        words += [f"min top-{policy.min_topk_agreement.k} agreement {min(known):.3f}"] if known else []
+    return ", ".join(words) or "nothing comparable"
+
+
+def _place(point: dict[str, object]) -> str:
+    return f"{list(point['index'])} of {point['case']}"  # type: ignore[call-overload]
+
+
+def _least(name: str, policy: Policy, frontier: list[dict[str, object]]) -> str:
+    atol, rtol = policy.atol or 0.0, policy.rtol or 0.0
+    ratio, point = worst(frontier, atol, rtol)
+    least = least_scale(frontier, atol, rtol)
+    return (
+        f"{name}: worst element {_place(point)} is {ratio:.3g} times its tolerance; the least tolerance that would have "
+        f"passed: atol {least['atol']:.3g} at rtol {rtol:g}, or rtol {_or_none(least['rtol'])} at atol {atol:g}"
+    )
+
+
+def _or_none(value: float | None) -> str:
+    return "none (a reference of 0 differs)" if value is None else f"{value:.3g}"
+
+
+def _noise(name: str, spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    if spread.noise is None:
+        return f"{name}: noise floor of the reference unknown ({spread.noise_reason})"
+    return f"{name}: noise floor of the reference itself (float32 against float64): {spread.noise:.3g}"
+
+
+def _vacuous(name: str, policy: Policy, spreads: dict[str, Spread]) -> str:
+    spread = spreads.get(name)
+    if spread is None:
+        return ""
+    if policy.min_cosine is not None and spread.cosine is not None and spread.cosine >= policy.min_cosine:
+        return f"{name}: vacuous: two different fixtures already have cosine {spread.cosine:.7f} in PyTorch"
+    allowed = (policy.atol or 0.0) + (policy.rtol or 0.0) * spread.magnitude
+    if spread.span > VACUOUS_BELOW * allowed and spread.span > 0:
+        return ""
+    return (
+        f"{name}: vacuous: PyTorch's answers vary by only {spread.span:.3g} over the fixtures, and the tolerance lets "
+        f"{allowed:.3g} pass; give fixtures (at least two) whose answers differ, or tighten the tolerance"
+    )
+
+
+def _off_at_door(cases: Iterable[Case]) -> set[str]:
+    rules = DOOR.model_dump(mode="json")
+    return {
+        case.id for case in cases for error in case.door.values() if broken_by(error.model_dump(mode="json"), rules)
+    }
+
+
+def _door_lines(cases: Iterable[Case]) -> list[str]:
+    off = sorted(_off_at_door(cases))
+    return (
+        [f"the bundle's own pipeline feeds the model other tensors than the reference had: {', '.join(off[:3])}"]
+        if off
+        else []
+    )
+
+
+def describe(policy: Policy) -> str:
+    """A policy in words: `atol 0.0001, rtol 0.001`."""
+    words = [f"{key} {value:g}" for key in ("atol", "rtol") if (value := getattr(policy, key)) is not None]
+    words += [] if policy.min_cosine is None else [f"cosine ≥ {policy.min_cosine:g}"]
+    if policy.min_topk_agreement:
+        words.append(f"top-{policy.min_topk_agreement.k} agreement ≥ {policy.min_topk_agreement.share:g}")
+    words += [f"where {policy.valid} is not 0"] if policy.valid else []
+    return ", ".join(words)
+
+
+def skew(question: Question) -> GateVerdict:
+    """The shipped pipeline's tensors against those of the training-time code."""
+    training = question.spec.training
+    if training.preprocess is None:
+        return GateVerdict(gate="skew", verdict="not asked", detail=("no training.preprocess",))
+    found = question.measurement.skew
+    if found is None:
+        return GateVerdict(
+            gate="skew",
+            verdict="unmeasured",
+            detail=("the reference holds no training-time tensors",),
+        )
+    policy = Policy(atol=training.atol, rtol=training.rtol)
+    views = [_view(question, found.cases, name, policy) for name in question.interface.inputs]
+    failing = {case for view in views for case in view.failing}
+    return GateVerdict(
+        gate="skew",
+        verdict="fail" if failing else "pass",
+        measured="; ".join(f"{view.name} {view.summary}" for view in views),
+        limit=describe(policy),
+        detail=(
+            f"{len(failing)} of {len(found.cases)} fixtures differ",
+            *(line for view in views for line in view.lines),
+        ),
+    )

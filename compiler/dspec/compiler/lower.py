@@ -1,0 +1,140 @@
+"""The stages that turn a program into a bundle's files: build an artifact once, then let each target lay out its own.
+
+These functions run in a child (`child.py`) and may import what is heavy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+import dspec.targets.shipped as shipped
+from dspec.compiler.pipeline import write_pipeline_json
+from dspec.compiler.stage import Report
+from dspec.compiler.store import link_or_copy, walk
+from dspec.spec.models import Spec
+from dspec.spec.records import Interface, TensorDigest
+from dspec.targets import builder, catalogue, runtime
+from dspec.targets.protocol import Artifact, Candidate, Job, Lowered, Program, Wanted
+from dspec.targets.shipped.parts import parts
+
+Inputs = Mapping[str, Path]
+
+
+def read_program(folder: Path) -> Program:
+    """The program that capture left in `folder`."""
+    found = json.loads((folder / "program.json").read_text())
+    return Program(
+        path=folder / "model.pt2",
+        interface=Interface.model_validate_json(json.dumps(found["interface"])),
+        symbols=found["symbols"],
+        sources=found["sources"],
+        tensors=TypeAdapter(tuple[TensorDigest, ...]).validate_json(json.dumps(found["tensors"])),
+    )
+
+
+def build_artifact(request: Any, places: Any, inputs: Inputs, out: Path, report: Report) -> dict[str, Any]:
+    """Stage `artifact`: one builder over one program. Value: the artifact without its folder."""
+    report(f"building {request['builder']}")
+    made = builder(request["builder"]).build(read_program(inputs["program"]), request["options"], out)
+    return {
+        "value": {
+            "name": made.name,
+            "file": made.file,
+            "facts": dict(made.facts),
+            "toolchain": dict(made.toolchain),
+        }
+    }
+
+
+def lower_target(request: Any, places: Any, inputs: Inputs, out: Path, report: Report) -> dict[str, Any]:
+    """Stage `lower`: the bundle's files except README, golden policy and manifest. Value: what the manifest needs."""
+    spec = Spec.model_validate_json(json.dumps(request["spec"]))
+    program = read_program(inputs["program"])
+    job = _job(request, spec, program, inputs)
+    report(f"lowering for {job.target_id}")
+    lowered = runtime(job.candidate.runtime).lower(job, out)
+    _lay_pipeline(spec, program.interface, inputs["pipeline"], out / "pipeline")
+    requirements = _requirements(spec, lowered)
+    (out / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
+    _ship_code(spec, job.candidate, lowered, out / "dspec_bundle")
+    return {"value": _manifest_facts(program, lowered)}
+
+
+def _job(request: Any, spec: Spec, program: Program, inputs: Inputs) -> Job:
+    target = spec.targets[request["target"]]
+    candidate = candidate_from_json(request["candidate"])
+    artifacts = tuple(
+        Artifact(folder=inputs[f"artifact{number}"], **found) for number, found in enumerate(request["artifacts"])
+    )
+    options = runtime(candidate.runtime).options(**target.options)
+    return Job(
+        spec=spec, target_id=request["target"], target=target, candidate=candidate,
+        options=options, program=program, artifacts=artifacts,
+    )  # fmt: skip
+
+
+def candidate_to_json(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "runtime": candidate.runtime, "engine": candidate.engine, "variant": candidate.variant,
+        "artifacts": [{"builder": wanted.builder, "options": dict(wanted.options)} for wanted in candidate.artifacts],
+    }  # fmt: skip
+
+
+def candidate_from_json(value: Any) -> Candidate:
+    wanted = tuple(Wanted(**found) for found in value["artifacts"])
+    return Candidate(
+        runtime=value["runtime"],
+        engine=value["engine"],
+        variant=value["variant"],
+        artifacts=wanted,
+    )
+
+
+def _lay_pipeline(spec: Spec, interface: Interface, source: Path, target: Path) -> None:
+    for name in walk(source):
+        if name != "pipeline.json":
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(source / name, target / name)
+    write_pipeline_json(spec, interface, target)
+
+
+def _requirements(spec: Spec, lowered: Lowered) -> list[str]:
+    from importlib.metadata import version
+
+    steps = catalogue().steps
+    used = {step.use for step in (*spec.preprocess, *spec.postprocess)}
+    names = {name for use in used for name in steps[use].requires}
+    own = [line for line in spec.model.code.requirements] if "python" in used else []
+    lines = {f"{name}=={version(name)}" for name in names} | set(lowered.requirements) | set(own)
+    return sorted(_without_local_version(line) for line in lines)
+
+
+def _without_local_version(line: str) -> str:
+    return line.partition("+")[0]
+
+
+def _ship_code(spec: Spec, candidate: Candidate, lowered: Lowered, out: Path) -> None:
+    root = Path(os.fspath(shipped.__path__[0]))
+    used = tuple(sorted({step.use for step in (*spec.preprocess, *spec.postprocess)}))
+    for name in parts(used, candidate.engine):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / name, out / name)
+
+
+def _manifest_facts(program: Program, lowered: Lowered) -> dict[str, Any]:
+    return {
+        "interface": program.interface.model_dump(mode="json"),
+        "weights": [tensor.model_dump(mode="json") for tensor in program.tensors],
+        "command": list(lowered.command),
+        "model": dict(lowered.model),
+        "options": dict(lowered.options),
+        "toolchain": dict(sorted(lowered.toolchain.items())),
+        "metrics": [metric.model_dump(mode="json") for metric in lowered.metrics],
+    }

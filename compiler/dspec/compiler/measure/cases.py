@@ -1,0 +1,62 @@
+"""What a bundle is held against: requests and tensors with the answers PyTorch gave, streamed from disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dspec.targets.shipped.golden import read_golden
+from dspec.targets.shipped.request import read_request
+
+Tensors = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expected:
+    """One case: a raw request (fixtures only), the tensors at the model's door and the answers, batch axis included."""
+
+    id: str
+    kind: Literal["fixture", "shape"]
+    request: Mapping[str, Any] | None
+    inputs: Tensors
+    outputs: Tensors
+
+
+def reference_cases(folder: Path, fields: Mapping[str, Any]) -> Iterator[Expected]:
+    """Every case of a reference folder; one shard in memory at a time."""
+    index = json.loads((folder / "index.json").read_text())
+    shard, name = None, ""
+    for case in index["cases"]:
+        if case["shard"] != name:
+            name = case["shard"]
+            shard = np.load(folder / name, allow_pickle=False)
+        assert shard is not None
+        fixture = case["fixture"] if case["kind"] == "fixture" else None
+        yield Expected(
+            id=case["id"],
+            kind=case["kind"],
+            request=None if fixture is None else read_request(fields, index["fixtures"][fixture]["request"], folder),
+            inputs=_arrays(shard, f"{case['key']}/in/"),
+            outputs=_arrays(shard, f"{case['key']}/out/"),
+        )
+
+
+def _arrays(shard: Any, prefix: str) -> dict[str, Any]:
+    return {key.removeprefix(prefix): shard[key] for key in shard.files if key.startswith(prefix)}
+
+
+def golden_cases(bundle: Path, fields: Mapping[str, Any]) -> Iterator[Expected]:
+    """Every golden vector of a bundle, as a case."""
+    for vector in read_golden(bundle / "golden"):
+        yield Expected(
+            id=vector.id,
+            kind="fixture",
+            request=read_request(fields, vector.request, vector.folder),
+            inputs=vector.door,
+            outputs=vector.outputs,
+        )

@@ -1,0 +1,76 @@
+"""Parity: every output, over every fixture and shape point, asked twice, held against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dspec.compiler.measure.cases import Expected
+from dspec.compiler.stage import Report
+from dspec.spec.errors import DspecError
+from dspec.spec.records import Case, OutputError
+from dspec.targets.protocol import Session
+from dspec.targets.shipped.compare import compare
+
+CALLS = (1, 2)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What the spec's policies need to know of each output: which k, and which input masks valid positions."""
+
+    topk: Mapping[str, tuple[int, ...]]
+    mask: Mapping[str, str]
+
+
+def parity_cases(session: Session, cases: Iterable[Expected], wanted: Wanted, report: Report) -> Iterator[Case]:
+    """Each case, asked once for every call."""
+    for number, expected in enumerate(cases, start=1):
+        if number % 50 == 0:
+            report(f"parity: {number} cases")
+        for call in CALLS:
+            yield _case(session, expected, call, wanted)
+
+
+def _case(session: Session, expected: Expected, call: int, wanted: Wanted) -> Case:
+    try:
+        door, got = _ask(session, expected)
+    except DspecError as error:
+        reason = OutputError(broken=f"no answer: {error.diagnostics[0].message}")
+        return Case(
+            id=expected.id,
+            kind=expected.kind,
+            call=call,
+            outputs=dict.fromkeys(expected.outputs, reason),
+        )
+    return Case(
+        id=expected.id,
+        kind=expected.kind,
+        call=call,
+        outputs={
+            name: _error(value, got.get(name), wanted.topk.get(name, ())) for name, value in expected.outputs.items()
+        },
+        door={name: _error(value, door.get(name)) for name, value in expected.inputs.items()} if door else {},
+        valid={
+            name: _error(
+                expected.outputs[name],
+                got.get(name),
+                wanted.topk.get(name, ()),
+                expected.inputs[mask],
+            )
+            for name, mask in wanted.mask.items()
+        },
+    )
+
+
+def _ask(session: Session, expected: Expected) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Tensors at the model's door, in and out. A fixture goes the whole way from its raw form."""
+    if expected.request is None:
+        return {}, session.run(expected.inputs)
+    answer = session.ask(expected.request, tensors=True)
+    return answer.inputs, answer.outputs
+
+
+def _error(reference: Any, got: Any, topk: tuple[int, ...] = (), mask: Any = None) -> OutputError:
+    return OutputError.model_validate(compare(reference, got, topk=topk, mask=mask), strict=False)

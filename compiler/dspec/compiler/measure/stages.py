@@ -1,0 +1,131 @@
+"""The measuring stages, as the compiler runs them in a child: `proof` (parity, smoke, cold start) and `load`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from dspec.compiler.measure import load as loads
+from dspec.compiler.measure.cases import Expected, golden_cases, reference_cases
+from dspec.compiler.measure.parity import Wanted, parity_cases
+from dspec.compiler.measure.smoke import smoke
+from dspec.compiler.stage import Report
+from dspec.spec.records import Parity
+from dspec.targets import runtime
+from dspec.targets.protocol import Environment, Session
+
+STARTS = 3
+REQUESTS = 256  # fixtures the load draws from, held in memory
+
+
+def prove(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, report: Report) -> dict[str, Any]:
+    """Stage `proof`. Value: the parts of a Measurement that need no load."""
+    bundle = Path(places["bundle"])
+    manifest = json.loads((bundle / "bundle.json").read_text())
+    environment = _environment(places)
+    first = next(_cases(bundle, inputs))
+    starts = [_cold_start(manifest, bundle, environment, first) for _ in range(STARTS)]
+    with _session(manifest, bundle, environment) as session:
+        wanted = Wanted(topk={name: tuple(ks) for name, ks in request["topk"].items()}, mask=request["mask"])
+        cases = tuple(parity_cases(session, _cases(bundle, inputs), wanted, report))
+        facts, peak = dict(session.facts), peak_memory(session.pid)
+    report("smoke test in the clean environment")
+    parity = Parity(
+        cases=cases,
+        spread=_index(inputs).get("spread", {}),
+        on=facts.get("provider", manifest["engine"]),
+    )
+    return {
+        "value": {
+            "parity": parity.model_dump(mode="json"),
+            "skew": _skew(inputs),
+            "cold_start_s": starts,
+            "peak_memory_bytes": peak,
+            "smoke": smoke(bundle, _smoke_request(bundle, inputs), environment),
+            "facts": facts,
+        }
+    }
+
+
+def load(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, report: Report) -> dict[str, Any]:
+    """Stage `load`. Value: throughput, latency and peak memory under that load."""
+    bundle = Path(places["bundle"])
+    manifest = json.loads((bundle / "bundle.json").read_text())
+    cases = (case.request for case in _cases(bundle, inputs) if case.request is not None)
+    requests = list(islice(cases, REQUESTS))
+    with _session(manifest, bundle, _environment(places)) as session:
+        warmup_ms = loads.warm_up(session, requests)
+        throughput = loads.throughput(session, requests, report)
+        rate = request["rate_rps"] or sorted(throughput.windows_rps)[len(throughput.windows_rps) // 2] / 2
+        latency = loads.latency(session, requests, rate, request["duration_s"], warmup_ms, report)
+        peak = peak_memory(session.pid)
+    return {
+        "value": {
+            "throughput": throughput.model_dump(mode="json"),
+            "latency": latency.model_dump(mode="json"),
+            "peak_memory_bytes": peak,
+        }
+    }
+
+
+def _cases(bundle: Path, inputs: Mapping[str, Path]) -> Iterator[Expected]:
+    fields = json.loads((bundle / "pipeline" / "pipeline.json").read_text())["request"]
+    return reference_cases(inputs["reference"], fields) if "reference" in inputs else golden_cases(bundle, fields)
+
+
+def _index(inputs: Mapping[str, Path]) -> dict[str, Any]:
+    if "reference" not in inputs:
+        return {}
+    found: dict[str, Any] = json.loads((inputs["reference"] / "index.json").read_text())
+    return found
+
+
+def _skew(inputs: Mapping[str, Path]) -> dict[str, Any] | None:
+    cases = _index(inputs).get("skew")
+    return None if cases is None else {"cases": cases}
+
+
+def _smoke_request(bundle: Path, inputs: Mapping[str, Path]) -> Path:
+    """A file with one raw request in JSON form."""
+    if "reference" not in inputs:
+        golden = bundle / "golden"
+        return golden / json.loads((golden / "index.json").read_text())["fixtures"][0]["folder"] / "request.json"
+    file = inputs["reference"] / "smoke-request.json"
+    file.write_text(json.dumps(_index(inputs)["fixtures"][0]["request"]))
+    return file
+
+
+def _environment(places: Any) -> Environment:
+    return Environment(python=Path(places["python"]), cpus=tuple(places["cpus"]))
+
+
+@contextmanager
+def _session(manifest: Mapping[str, Any], bundle: Path, environment: Environment) -> Iterator[Session]:
+    session = runtime(manifest["runtime"]).open(bundle, environment)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def _cold_start(manifest: Mapping[str, Any], bundle: Path, environment: Environment, first: Expected) -> float:
+    start = time.perf_counter()
+    with _session(manifest, bundle, environment) as session:
+        if first.request is not None:
+            session.ask(first.request)
+        return round(time.perf_counter() - start, 4)
+
+
+def peak_memory(pid: int) -> int | None:
+    """Peak resident bytes of a process so far; None where the system does not tell."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(found[0]) * 1024 if found else None

@@ -1,0 +1,77 @@
+"""Writes a pipeline folder: the steps as data, with their assets and sources, as it ships."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from dspec.spec.files import locate
+from dspec.spec.models import BATCH, Spec, StepUse
+from dspec.spec.records import Interface
+
+
+def write_pipeline(spec: Spec, folder: Path, out: Path) -> None:
+    """Copy assets and python steps of `spec` (which lies in `folder`) below `out`, and write pipeline.json."""
+    for step in (*spec.preprocess, *spec.postprocess):
+        for name, source in step.assets.items():
+            _copy(locate(source, folder), out / _asset(step, name))
+        if step.python:
+            _copy(folder / step.python.partition(":")[0], out / _code(step))
+    write_pipeline_json(spec, declared_interface(spec), out)
+
+
+def write_pipeline_json(spec: Spec, interface: Interface, out: Path) -> None:
+    """pipeline.json alone: capture may know more outputs than the spec declared."""
+    response = {name: answer.source for name, answer in spec.response.items()}
+    body = {
+        "request": {name: field.model_dump(mode="json") for name, field in spec.request.items()},
+        "before": [_step(step) for step in spec.preprocess],
+        **interface.model_dump(mode="json"),
+        "after": [_step(step) for step in spec.postprocess],
+        "response": response or {name: name for name in interface.outputs},
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "pipeline.json").write_text(json.dumps(body, indent=1) + "\n")
+
+
+def declared_interface(spec: Spec) -> Interface:
+    """The interface as far as the spec tells it."""
+    model = spec.model
+    port = {"dtype", "shape", "range"}
+    return Interface.model_validate(
+        {
+            "inputs": {name: tensor.model_dump(include=port) for name, tensor in model.inputs.items()},
+            "outputs": {name: tensor.model_dump(include=port) for name, tensor in model.outputs.items()},
+            "dims": {name: dim.model_dump() for name, dim in model.dims.items()},
+            "batch": BATCH if BATCH in model.dims else None,
+        }
+    )
+
+
+def _step(step: StepUse) -> dict[str, Any]:
+    params = dict(step.params) | {name: _asset(step, name) for name in step.assets}
+    if step.python:
+        params |= {"file": _code(step), "callable": step.python.partition(":")[2]}
+    return {
+        "id": step.id,
+        "use": step.use,
+        "params": params,
+        "in": step.inputs,
+        "out": step.outputs,
+    }
+
+
+def _asset(step: StepUse, name: str) -> str:
+    return f"assets/{step.id}/{Path(step.assets[name].path).name}"
+
+
+def _code(step: StepUse) -> str:
+    assert step.python
+    return f"code/{step.python.partition(':')[0]}"
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)

@@ -1,0 +1,120 @@
+"""Completes a bundle's folder: README, golden policy, and the manifest with its digests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dspec.compiler.policy import policies
+from dspec.compiler.store import Tree, sha256_of
+from dspec.spec.models import Spec
+from dspec.spec.records import FileEntry, Interface, Manifest, Reference
+from dspec.targets.protocol import Candidate
+
+README = """# {name} / {target}
+
+A bundle of dspec: `{runtime}` with engine `{engine}` ({variant}) for `{hardware}`, version {version}.
+
+    python -m venv env && env/bin/pip install -r requirements.txt
+    env/bin/python -m dspec_bundle selftest              # replays the golden vectors on this machine
+    env/bin/python -m dspec_bundle run {example}
+
+A request is one item with the fields {fields}; the answer has {answers}.
+`bundle.json` lists every file with its sha256; `dspec verify` checks them and replays `golden/`.
+`model/graph.txt` is the graph as text, `pipeline/pipeline.json` the steps around it.
+"""
+EXAMPLES = {
+    "text": '{name}="some text"',
+    "image": "{name}=@photo.jpg",
+    "audio": "{name}=@sound.wav",
+}
+
+
+def seal(
+    folder: Path,
+    tree: Tree,
+    spec: Spec,
+    target_id: str,
+    candidate: Candidate,
+    facts: Mapping[str, Any],
+    reference: Reference,
+) -> Manifest:
+    """Write what is missing into `folder` (which holds `tree`), and return the manifest written as bundle.json."""
+    interface = Interface.model_validate_json(json.dumps(facts["interface"]))
+    written = [
+        _write(folder, "README.md", _readme(spec, target_id, candidate, interface)),
+        _write(folder, "golden/policy.json", _policy(spec, interface)),
+    ]
+    target = spec.targets[target_id]
+    manifest = Manifest.model_validate_json(
+        json.dumps(
+            {
+                "schema": "dspec/bundle/v1alpha1",
+                "name": spec.name,
+                "version": spec.version,
+                "target": target_id,
+                "owner": spec.owner,
+                "hardware": target.hardware,
+                "runtime": candidate.runtime,
+                "engine": candidate.engine,
+                "variant": candidate.variant,
+                "cores": target.resources.cores,
+                **{
+                    key: facts[key]
+                    for key in (
+                        "interface",
+                        "weights",
+                        "command",
+                        "model",
+                        "options",
+                        "toolchain",
+                        "metrics",
+                    )
+                },
+                "reference": reference.model_dump(mode="json"),
+                "files": [
+                    entry.model_dump(mode="json")
+                    for entry in sorted((*tree, *written), key=lambda entry: entry.path.encode())
+                ],
+            }
+        )
+    ).with_digests()
+    (folder / "bundle.json").write_text(manifest.model_dump_json(by_alias=True, indent=1) + "\n")
+    return manifest
+
+
+def _write(folder: Path, name: str, text: str) -> FileEntry:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return FileEntry(path=name, size=path.stat().st_size, sha256=sha256_of(path))
+
+
+def _readme(spec: Spec, target_id: str, candidate: Candidate, interface: Interface) -> str:
+    examples = [
+        "--input " + EXAMPLES.get(field.type, "{name}=@{name}.json").format(name=name)
+        for name, field in spec.request.items()
+    ]
+    return README.format(
+        name=spec.name,
+        target=target_id,
+        version=spec.version,
+        runtime=candidate.runtime,
+        engine=candidate.engine,
+        variant=candidate.variant,
+        hardware=spec.targets[target_id].hardware,
+        example=" ".join(examples),
+        fields=", ".join(f"`{name}` ({field.type})" for name, field in spec.request.items()),
+        answers=", ".join(f"`{name}`" for name in spec.response or interface.outputs),
+    )
+
+
+def _policy(spec: Spec, interface: Interface) -> str:
+    body = {
+        "tolerance": {name: policy.model_dump(mode="json") for name, policy in policies(spec, interface).items()},
+        "max_failing": spec.tolerance.max_failing_fixtures,
+        "load": spec.load.model_dump(mode="json"),
+    }
+    return json.dumps(body, indent=1) + "\n"

@@ -1,0 +1,90 @@
+"""A build's outcome as a table row and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dspec.compiler.build import BuildResult, TargetResult
+from dspec.spec.models import Gate
+from dspec.spec.records import GateVerdict
+
+HEADINGS = (
+    "target",
+    "parity (worst error / tolerance)",
+    "latency / SLO",
+    "outside model",
+    "size",
+    "verdict",
+    "bundle",
+)
+
+
+def row(target: TargetResult) -> tuple[str, ...]:
+    """One target as the cells of HEADINGS."""
+    if target.manifest is None or target.manifest.digests is None:
+        code = target.error.diagnostics[0].code if target.error else ""
+        return (target.target, "", "", "", "", f"NOT BUILT {code}", "")
+    gates = {found.gate: found for found in target.verdicts}
+    return (
+        target.target,
+        _against(gates["parity"]),
+        _against(gates["latency"]),
+        _outside(target),
+        f"{sum(file.size for file in target.manifest.files) / 1e6:.1f} MB",
+        _verdict(target),
+        target.manifest.digests.bundle[:12],
+    )
+
+
+def _against(found: GateVerdict) -> str:
+    measured = found.measured.replace("; ", "\n").replace(" at [", "\n  at [")
+    limit = found.limit.replace("; ", "\n")
+    return "\n".join(part for part in (measured or found.verdict, f"limit {limit}" if limit else "no limit") if part)
+
+
+def _outside(target: TargetResult) -> str:
+    """The share of the serving process's time that is not the model."""
+    found = target.measurement.latency if target.measurement else None
+    total = sum(found.stages_ms.values()) if found else 0.0
+    return f"{1 - found.stages_ms.get('model', 0.0) / total:.0%}" if found and total else "unmeasured"
+
+
+def _verdict(target: TargetResult) -> str:
+    """The worst first, then every gate in a word."""
+    unproved = [found for found in target.verdicts if found.verdict not in ("pass", "not asked")]
+    head = "PROVED" if target.proved else "NOT PROVED"
+    words = [f"{found.gate} {found.verdict}{' (waived)' if found.waived_by else ''}" for found in unproved]
+    passed = sum(found.verdict == "pass" for found in target.verdicts)
+    not_asked = [_short(found.gate) for found in target.verdicts if found.verdict == "not asked"]
+    words += [f"{passed} pass"] + ([f"not asked: {', '.join(not_asked)}"] if not_asked else [])
+    return "\n".join((head, *words))
+
+
+def _short(gate: Gate) -> str:
+    return gate.replace("_", " ")
+
+
+def build_json(result: BuildResult) -> dict[str, Any]:
+    """The outcome for machines."""
+    return {
+        "name": result.name,
+        "published": result.published,
+        "changed": result.changed,
+        "place": str(result.place),
+        "exit_code": result.exit_code,
+        "warnings": [warning.to_json() for warning in result.warnings],
+        "targets": [_target_json(target) for target in result.targets],
+    }
+
+
+def _target_json(target: TargetResult) -> dict[str, Any]:
+    digests = target.manifest.digests if target.manifest else None
+    return {
+        "target": target.target,
+        "proved": target.proved,
+        "optional": target.optional,
+        "exit_code": target.exit_code,
+        "digests": digests.model_dump() if digests else None,
+        "verdicts": [found.model_dump(mode="json") for found in target.verdicts],
+        "errors": [found.to_json() for found in target.error.diagnostics] if target.error else [],
+    }

@@ -1,0 +1,84 @@
+"""`dspec verify`: is this the bundle it says it is, and does it answer on this machine as it did for PyTorch?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dspec.compiler.bundle import check_digests
+from dspec.compiler.environment import clean_environment
+from dspec.compiler.measure.smoke import clean_variables
+from dspec.compiler.stage import Report
+from dspec.spec.errors import GateError, SpecError
+from dspec.spec.records import Manifest
+
+MAX_ANSWERS_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verified:
+    """What was found: the manifest, how many golden vectors were replayed, and the lines that say how far off."""
+
+    manifest: Manifest
+    vectors: int
+    lines: tuple[str, ...]
+
+
+def verify(bundle: Path, report: Report) -> Verified:
+    """Digests, then the golden vectors in a clean environment. Raises GateError E0712 or E0713."""
+    manifest = check_digests(bundle)
+    environment = clean_environment(bundle / "requirements.txt", manifest.cores, report)
+    report("replaying the golden vectors")
+    command = [str(environment.python), "-m", "dspec_bundle", "selftest", "--json"]
+    done = subprocess.run(command, cwd=bundle, env=clean_variables(), capture_output=True, text=True, check=False)
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        raise GateError.of(
+            "E0713",
+            f"{bundle} did not run its self-test",
+            notes=tuple(done.stderr.splitlines()[-5:]),
+        ) from None
+    lines = tuple(_line(case) for case in found["cases"])
+    if not found["ok"]:
+        raise GateError.of(
+            "E0713",
+            f"{bundle} answers otherwise on this machine than PyTorch did",
+            hint="compare `dspec run --trace` with golden/; the toolchain and CPU of the reference are in bundle.json",
+            notes=tuple(found.get("reasons", ()))[:10] or lines[:10],
+        )
+    return Verified(manifest=manifest, vectors=len({case["id"] for case in found["cases"]}), lines=lines)
+
+
+def _line(case: Mapping[str, Any]) -> str:
+    words = []
+    for name, error in case["outputs"].items():
+        worst = max((point["diff"] for point in error["frontier"]), default=0.0)
+        words.append(f"{name} {error['broken'] or f'max |Δ| {worst:.3g}'}")
+    return f"{case['id']} call {case['call']}: {', '.join(words)}"
+
+
+def read_answers(path: Path) -> dict[str, Any]:
+    """An answers file made elsewhere. Raises SpecError E0714 when it has another form.
+
+    `{"answers": {golden id: {"outputs": {name: {"dtype", "shape", "data"}}, "ms": 3.2}}}`; `data` is flat and in C order.
+    """
+    try:
+        if path.stat().st_size > MAX_ANSWERS_BYTES:
+            raise ValueError("larger than 1 GiB")
+        found = json.loads(path.read_bytes())
+        answers: dict[str, Any] = found["answers"]
+        for answer in answers.values():
+            if not isinstance(answer["outputs"], dict):
+                raise TypeError("`outputs` is no object")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SpecError.of(
+            "E0714",
+            f"{path} is not an answers file: {error}",
+            expected='{"answers": {golden id: {"outputs": {name: {"dtype", "shape", "data"}}, "ms": 3.2}}}',
+        ) from error
+    return answers

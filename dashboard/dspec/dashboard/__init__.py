@@ -1,0 +1,1 @@
+"""Pages that compare the targets of a deployment (reads publications, executes nothing of theirs)."""

@@ -1,0 +1,303 @@
+"""The records that dspec writes and that the dashboard, `verify` and third parties read.
+
+manifest     bundle.json: what a bundle is
+measurement  numbers about one bundle digest on one machine, no limits in them
+evidence     evidence/<target>.json: measurements and the verdicts that today's spec draws from them
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from dspec.spec.models import Dim, Frozen, Gate, Spec
+
+MANIFEST_SCHEMA = "dspec/bundle/v1alpha1"
+EVIDENCE_SCHEMA = "dspec/evidence/v1alpha1"
+NOT_IN_ARTIFACT = (
+    "golden/",
+)  # depends on the CPU class of the reference, so outside the artifact digest
+
+Verdict = Literal["pass", "fail", "inconclusive", "unmeasured", "not asked"]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def canonical(value: Any) -> bytes:
+    """The one JSON text of a value: sorted keys, no spaces, UTF-8; what every digest is taken of."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode()
+
+
+def digest(value: Any) -> str:
+    """sha256 of the canonical JSON text."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+class FileEntry(Frozen):
+    """`path` with forward slashes, relative to the bundle."""
+
+    path: str
+    size: int = Field(ge=0)
+    sha256: Digest
+    executable: bool = False
+
+
+class TensorDigest(Frozen):
+    """A weight: sha256 of its little-endian bytes; norm (L2) and mean in six significant digits."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: Digest
+    norm: float | None
+    mean: float | None
+
+
+class Port(Frozen):
+    """A tensor at the model's door: sizes are numbers or dims of `Interface.dims`, or an expression over them."""
+
+    dtype: str
+    shape: tuple[int | str, ...]
+    range: tuple[float, float] | None = None
+
+
+class Interface(Frozen):
+    """Names, dtypes and shapes, in the order positional callers use. `batch` is the dim that counts items, if any."""
+
+    inputs: dict[str, Port]
+    outputs: dict[str, Port]
+    dims: dict[str, Dim] = Field(default_factory=dict)
+    batch: str | None = None
+
+
+class Metric(Frozen):
+    """A number that diff and dashboard can show without knowing the runtime."""
+
+    name: str
+    value: float
+    unit: str
+    better: Literal["lower", "higher", "neither"] = "neither"
+
+
+class Digests(Frozen):
+    """`artifact`: model, pipeline, shipped code, requirements. `bundle`: everything, golden answers included."""
+
+    artifact: Digest
+    bundle: Digest
+
+
+class Reference(Frozen):
+    """Where the golden answers come from: torch's version, the instruction set and the threads it was held to."""
+
+    torch: str
+    cpu: str
+    threads: int
+    fixtures: int
+    source: Digest = Field(description="digest of requests and answers of the whole reference")
+
+
+class Manifest(Frozen):
+    """`bundle.json`."""
+
+    schema_version: Literal["dspec/bundle/v1alpha1"] = Field(
+        "dspec/bundle/v1alpha1", alias="schema"
+    )
+    name: str
+    version: str
+    target: str
+    owner: str
+    hardware: str
+    runtime: str
+    engine: str
+    variant: str
+    command: tuple[str, ...] = Field(description="serves the bundle, from inside its folder")
+    cores: int
+    interface: Interface
+    model: dict[str, Any] = Field(
+        description="path, format and what was read back from the artifact"
+    )
+    options: dict[str, Any]
+    toolchain: dict[str, str] = Field(description="versions that decide the artifact's bytes")
+    metrics: tuple[Metric, ...] = ()
+    weights: tuple[TensorDigest, ...] = ()
+    reference: Reference
+    files: tuple[FileEntry, ...]
+    digests: Digests | None = None
+
+    def with_digests(self) -> Manifest:
+        """The same manifest with both digests computed from the rest of it."""
+        body = self.model_dump(mode="json", by_alias=True, exclude={"digests"})
+        kept = [file for file in body["files"] if not file["path"].startswith(NOT_IN_ARTIFACT)]
+        artifact = {key: value for key, value in body.items() if key != "reference"} | {
+            "files": kept
+        }
+        return self.model_copy(
+            update={"digests": Digests(artifact=digest(artifact), bundle=digest(body))}
+        )
+
+
+class Machine(Frozen):
+    """Where numbers were taken. `cores` are those granted to the measured process."""
+
+    os: str
+    arch: str
+    cpu: str
+    flags: str = Field(description="digest of the CPU's feature flags")
+    cores: int
+    name: str = ""
+
+
+class Point(Frozen):
+    """One element of an error frontier: no other element is both nearer to zero and further off.
+
+    `ref` and `diff` are |reference| and |got − reference|; `index` is the element's position, `case` where it was seen.
+    Any (atol, rtol) is broken by some element exactly when it is broken by a point of the frontier.
+    """
+
+    ref: float
+    diff: float
+    index: tuple[int, ...]
+    case: str = ""
+
+
+class OutputError(Frozen):
+    """One output in one case: how far it was from the reference, before any policy.
+
+    `cosine` is the least cosine over rows, None where undefined; `topk` maps k to the share of the reference's top k
+    found again. `broken` says why no numbers exist: missing, another shape or dtype, NaN where the reference has none.
+    """
+
+    frontier: tuple[Point, ...] = ()
+    cosine: float | None = None
+    topk: dict[str, float] = Field(default_factory=dict)
+    broken: str = ""
+
+
+class Case(Frozen):
+    """One comparison: a fixture at its own size, or a shape point; `call` 2 asks the same again."""
+
+    id: str
+    kind: Literal["fixture", "shape"]
+    call: int = 1
+    outputs: dict[str, OutputError]
+    door: dict[str, OutputError] = Field(
+        default_factory=dict,
+        description="what the bundle's pipeline put at the model's door, against the reference's",
+    )
+    valid: dict[str, OutputError] = Field(
+        default_factory=dict,
+        description="the same over valid positions only, for outputs whose policy names a mask",
+    )
+
+
+class Spread(Frozen):
+    """How one reference output varies over the fixtures, and how exact float32 is.
+
+    `span`: greatest (max − min) over elements; `cosine`: least cosine between two fixtures' answers;
+    `magnitude`: greatest |value|; `noise`: greatest |float32 − float64|, None where float64 could not run.
+    """
+
+    span: float
+    cosine: float | None
+    magnitude: float
+    noise: float | None
+    noise_reason: str = ""
+
+
+class Parity(Frozen):
+    cases: tuple[Case, ...]
+    spread: dict[str, Spread]
+    on: str = Field(description="the kernels that ran, e.g. CPUExecutionProvider")
+
+
+class Latency(Frozen):
+    """Open loop. `sorted_ms` are the latencies counted from the scheduled arrival, warm-up excluded."""
+
+    rate_rps: float
+    duration_s: float
+    warmup: int
+    warmup_ms: float
+    sorted_ms: tuple[float, ...]
+    stages_ms: dict[str, float] = Field(
+        description="median milliseconds per stage, measured in the serving process"
+    )
+    in_process_ms: float = Field(description="median of the serving process's own clock")
+    errors: int = 0
+
+
+class Throughput(Frozen):
+    """Closed loop at saturation: requests per second in each of several windows."""
+
+    windows_rps: tuple[float, ...]
+    in_flight: int
+
+
+class Skew(Frozen):
+    """Per model input (or response field): the error of the shipped pipeline against the training-time code."""
+
+    cases: tuple[Case, ...]
+
+
+class Measurement(Frozen):
+    """What one machine found out about one artifact. A field is None with its reason in `missing`.
+
+    `artifact` is the artifact digest and `reference` the digest of the answers it was held against: a tolerance or a
+    load may change afterwards without making these numbers another bundle's.
+    """
+
+    artifact: Digest
+    reference: Digest
+    target: str
+    candidate: str
+    machine: Machine
+    versions: dict[str, str]
+    facts: dict[str, str] = Field(
+        default_factory=dict, description="provider, threads, kernels that really ran"
+    )
+    source: Literal["reference", "golden"] = Field(
+        description="held against the whole reference, or the golden vectors"
+    )
+    synthetic: bool = False
+    parity: Parity | None = None
+    skew: Skew | None = None
+    latency: Latency | None = None
+    throughput: Throughput | None = None
+    cold_start_s: tuple[float, ...] = ()
+    peak_memory_bytes: int | None = None
+    smoke: str | None = Field(
+        None, description="what the self-test in the clean environment answered: `ok` or its error"
+    )
+    missing: dict[Gate, str] = Field(default_factory=dict)
+
+
+class GateVerdict(Frozen):
+    """One gate of one target. `measured` and `limit` are words with units; `detail` says what to do or where to look."""
+
+    gate: Gate
+    verdict: Verdict
+    measured: str = ""
+    limit: str = ""
+    detail: tuple[str, ...] = ()
+    waived_by: str = ""
+
+
+class Evidence(Frozen):
+    """`evidence/<target>.json`."""
+
+    schema_version: Literal["dspec/evidence/v1alpha1"] = Field(
+        "dspec/evidence/v1alpha1", alias="schema"
+    )
+    target: str
+    digest: Digest
+    spec: Spec
+    commit: str = Field(
+        "", description="of the repository that holds the spec, when its tree was clean"
+    )
+    judged_on: datetime.date | None = None
+    measurements: tuple[Measurement, ...]
+    verdicts: tuple[GateVerdict, ...]

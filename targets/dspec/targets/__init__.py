@@ -1,0 +1,69 @@
+"""Runtimes: how a captured program becomes a bundle. `RUNTIMES` is the one list of them."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from dspec.spec.catalogue import Catalogue, RuntimeEntry, StepEntry
+from dspec.targets.protocol import Builder, Runtime
+from dspec.targets.shipped import steps
+from dspec.targets.shipped.step import Value
+
+RUNTIMES = ("onnxruntime",)
+BUILDERS = ("onnx",)
+ENTRY_POINTS = (
+    "dspec.runtimes"  # name → package laid out as those here: options.ENTRY and runtime.RUNTIME
+)
+
+
+def _package(name: str) -> str:
+    if name in RUNTIMES:
+        return f"dspec.targets.{name}"
+    return {found.name: found.value for found in entry_points(group=ENTRY_POINTS)}[name]
+
+
+def runtime_names() -> tuple[str, ...]:
+    """Our runtimes and those that installed distributions add, sorted."""
+    return tuple(sorted({*RUNTIMES, *(found.name for found in entry_points(group=ENTRY_POINTS))}))
+
+
+def runtime(name: str) -> Runtime:
+    """The runtime of that name; its heavy libraries load only when it is used."""
+    found: Runtime = importlib.import_module(f"{_package(name)}.runtime").RUNTIME
+    return found
+
+
+def builder(name: str) -> Builder:
+    """The builder of one kind of artifact."""
+    found: Builder = importlib.import_module(f"dspec.targets.artifacts.{name}").BUILDER
+    return found
+
+
+@cache
+def catalogue() -> Catalogue:
+    """Every step and runtime that a spec may name; imports nothing heavy."""
+    return Catalogue(
+        steps={name: _step_entry(name, steps.load(name)) for name in steps.NAMES},
+        runtimes={name: _runtime_entry(name) for name in runtime_names()},
+        value=Value,
+    )
+
+
+def _step_entry(name: str, step: type[Any]) -> StepEntry:
+    return StepEntry(
+        name=name,
+        params=step,
+        takes=step.takes,
+        gives=step.gives,
+        places=step.places,
+        requires=step.requires,
+        summary=(step.__doc__ or "").partition("\n")[0],
+    )
+
+
+def _runtime_entry(name: str) -> RuntimeEntry:
+    entry: RuntimeEntry = importlib.import_module(f"{_package(name)}.options").ENTRY
+    return entry

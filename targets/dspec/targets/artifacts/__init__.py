@@ -1,0 +1,1 @@
+"""Builders: one file format each, made in one place, whoever ships it."""

@@ -1,0 +1,168 @@
+"""The values that cross the boundary between the compiler and a runtime: frozen, paths and names, no torch.
+
+A runtime outside this repository implements `Runtime` and joins through the entry-point group `dspec.runtimes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from dspec.spec.models import Spec, Target
+from dspec.spec.records import Interface, Metric, TensorDigest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Program:
+    """A captured model on disk.
+
+    Attributes:
+        path: the exported program (`torch.export.load`): a flat module, tensors in interface order in, a tuple of
+            tensors in interface order out. Whoever lowers opens its own copy: lowering changes the program.
+        interface: declared names, dtypes, shapes, dims, in order.
+        symbols: exported symbol → declared dim (`{"s77": "batch"}`).
+        sources: fx node name → `file:line` of the user's own code, relative to the spec.
+        tensors: digest, norm and mean of every weight.
+    """
+
+    path: Path
+    interface: Interface
+    symbols: Mapping[str, str]
+    sources: Mapping[str, str]
+    tensors: tuple[TensorDigest, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Artifact:
+    """What a builder made: a folder with `file` in it (and files that `file` refers to), and what was read back."""
+
+    name: str
+    folder: Path
+    file: str
+    facts: Mapping[str, Any]
+    toolchain: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """An artifact that a candidate asks for: built once per program and options, whoever asks."""
+
+    builder: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """runtime × engine × variant: what plan, evidence, decision and cache are keyed by."""
+
+    runtime: str
+    engine: str
+    variant: str
+    artifacts: tuple[Wanted, ...]
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.runtime}/{self.engine}/{self.variant}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """Everything `Runtime.lower` may read. `artifacts` are in the order the candidate asked for them."""
+
+    spec: Spec
+    target_id: str
+    target: Target
+    candidate: Candidate
+    options: Any
+    program: Program
+    artifacts: tuple[Artifact, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lowered:
+    """What `Runtime.lower` left in the bundle's folder.
+
+    Attributes:
+        model: goes into bundle.json: at least `path` and `format`.
+        command: serves the bundle from inside its folder.
+        modules: shipped modules this bundle needs beyond pipeline and steps, e.g. `("engine_onnxruntime",)`.
+        requirements: exact versions (`onnxruntime==1.32.0`) beyond those of the pipeline's steps.
+        options: the options that are in force, defaults included.
+        toolchain: versions that decide the artifact's bytes.
+    """
+
+    model: Mapping[str, Any]
+    command: tuple[str, ...]
+    modules: tuple[str, ...]
+    requirements: tuple[str, ...]
+    options: Mapping[str, Any]
+    toolchain: Mapping[str, str]
+    metrics: tuple[Metric, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    """Where a bundle's command runs: an interpreter with just the bundle's requirements, and the CPUs granted."""
+
+    python: Path
+    cpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """One answer of a session: response fields, tensors in and out of the model's door when asked for, seconds per stage."""
+
+    response: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    seconds: Mapping[str, float]
+
+
+class Session(Protocol):
+    """A running bundle; safe from several threads. numpy arrays in and out."""
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """Provider, threads and kernels that really ran."""
+
+    @property
+    def pid(self) -> int:
+        """The serving process, whose memory counts."""
+
+    def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
+        """One request through the whole bundle; with `tensors`, also what stood at the model's door (in and out)."""
+
+    def run(self, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The model alone, batch axis included."""
+
+    def close(self) -> None: ...
+
+
+class Builder(Protocol):
+    """Program → one file, with what it promises read back from it."""
+
+    name: str
+
+    def build(self, program: Program, options: Mapping[str, Any], out: Path) -> Artifact: ...
+
+
+class Runtime(Protocol):
+    """One way to run a model. `options` is a frozen dataclass, part of the catalogue."""
+
+    name: str
+    options: type[Any]
+
+    def candidates(self, spec: Spec, target: Target) -> tuple[Candidate, ...]:
+        """What it could offer; raises SpecError where the target asks for what it can't."""
+
+    def missing(self) -> tuple[str, ...]:
+        """Distributions that this machine lacks for lowering."""
+
+    def lower(self, job: Job, out: Path) -> Lowered:
+        """Write the bundle's model files into `out`; the compiler adds pipeline, golden vectors and manifest."""
+
+    def open(self, bundle: Path, environment: Environment) -> Session:
+        """Start the command that bundle.json names and connect to it."""

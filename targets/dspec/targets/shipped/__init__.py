@@ -1,0 +1,1 @@
+"""The code that travels in bundles as `dspec_bundle`: standard library, numpy, step libraries."""

@@ -1,0 +1,311 @@
+"""A request: from JSON values to Python values, and whether it is one that is declared.
+
+JSON form: an object of fields. text: a string; image and audio: a path relative to the JSON file's
+folder, or {"file": path}, or {"base64": text}; tensor: nested lists, or {"npy": path}; number and
+json: as they are. Python form: text str, image and audio bytes, tensor ndarray, number float, json
+any.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .arrays import NUMBERS, Array, cast, dtype, position
+from .errors import RequestError
+
+LABEL = "expected"  # of fixtures: the label, no field
+DEFAULT_MAX_BYTES = 10_000_000
+
+Fields = Mapping[str, Mapping[str, Any]]
+
+
+def read_request(fields: Fields, raw: Any, folder: Path | None) -> dict[str, Any]:
+    """The Python form of a request in JSON form, checked.
+
+    `fields` is `request` of pipeline.json. Files are read from `folder` and its subfolders only;
+    with None, not at all. Raises RequestError: a field unknown or missing, a value of another
+    type, too large, NaN, a file outside.
+    """
+    if not isinstance(raw, Mapping):
+        raise RequestError("", f"{kind(raw)}", f"an object with {_names(fields)}")
+    given = {name: value for name, value in raw.items() if name in fields or name != LABEL}
+    _check_names(fields, given)
+    return {
+        name: _READ[declared["type"]](_Field(name, declared, folder), given[name])
+        for name, declared in fields.items()
+    }
+
+
+def check_request(fields: Fields, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The request in Python form, checked; tensors cast to the declared dtype; RequestError."""
+    if not isinstance(request, Mapping):
+        raise RequestError("", f"{kind(request)}", f"an object with {_names(fields)}")
+    _check_names(fields, request)
+    return {
+        name: _CHECK[declared["type"]](_Field(name, declared, None), request[name])
+        for name, declared in fields.items()
+    }
+
+
+def _check_names(fields: Fields, given: Mapping[str, Any]) -> None:
+    for name in given:
+        if name not in fields:
+            raise RequestError(str(name), "an unknown field", _names(fields))
+    for name in fields:
+        if name not in given:
+            raise RequestError(name, "nothing", f"the field {name} ({fields[name]['type']})")
+
+
+def _names(fields: Fields) -> str:
+    return f"the field{'s' if len(fields) > 1 else ''} {', '.join(fields)}"
+
+
+def kind(value: Any) -> str:
+    """The kind of a JSON or Python value, in words: what an error says was found."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
+    names = {
+        str: "a text",
+        bytes: "bytes",
+        list: "a list",
+        tuple: "a list",
+        dict: "an object",
+        np.ndarray: "an array",
+    }
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+class _Field:
+    """One declared field, and the folder that its files may come from."""
+
+    def __init__(self, name: str, declared: Mapping[str, Any], folder: Path | None) -> None:
+        self.name, self.declared, self.folder = name, declared, folder
+        self.max_bytes = int(declared.get("max_bytes") or DEFAULT_MAX_BYTES)
+
+    def refuse(self, found: str, expected: str) -> RequestError:
+        return RequestError(self.name, found, expected)
+
+    def bounded(self, size: int) -> None:
+        if size > self.max_bytes:
+            raise self.refuse(f"{size} bytes", f"at most {self.max_bytes} bytes")
+
+    def path(self, name: Any) -> Path:
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise self.refuse(kind(name), "the path of a file")
+        if self.folder is None:
+            raise self.refuse(
+                f"the file {name!r}", 'the content itself, as {"base64": …} or nested lists'
+            )
+        root = self.folder.resolve()
+        found = (root / name).resolve()
+        if not found.is_relative_to(root):
+            raise self.refuse(
+                f"the file {name!r}, which lies outside the request's folder", "a path inside it"
+            )
+        if not found.is_file():
+            raise self.refuse(f"the file {name!r}, which is not there", f"a file in {root}")
+        self.bounded(found.stat().st_size)
+        return found
+
+    def base64(self, text: Any) -> bytes:
+        if not isinstance(text, str):
+            raise self.refuse(kind(text), "base64 text")
+        self.bounded(len(text) * 3 // 4 - 2)
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise self.refuse(
+                "text that is not base64", "base64 text, with padding and without line breaks"
+            ) from error
+
+
+def _text(field: _Field, value: Any) -> str:
+    if not isinstance(value, str):
+        raise field.refuse(kind(value), "a text")
+    try:
+        field.bounded(len(value.encode()))
+    except UnicodeEncodeError as error:
+        raise field.refuse(
+            f"half of a surrogate pair at character {error.start}", "Unicode text"
+        ) from error
+    return value
+
+
+def _bytes(field: _Field, value: Any) -> bytes:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise field.refuse(kind(value), f"the bytes of an {field.declared['type']}")
+    field.bounded(len(value))
+    return bytes(value)
+
+
+def _read_bytes(field: _Field, value: Any) -> bytes:
+    if isinstance(value, str):
+        return field.path(value).read_bytes()
+    if isinstance(value, Mapping) and set(value) == {"file"}:
+        return field.path(value["file"]).read_bytes()
+    if isinstance(value, Mapping) and set(value) == {"base64"}:
+        return _bytes(field, field.base64(value["base64"]))
+    raise field.refuse(kind(value), 'a path, {"file": path} or {"base64": text}')
+
+
+def _number(field: _Field, value: Any) -> float:
+    if isinstance(value, np.generic) and value.dtype.kind in "iuf":
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise field.refuse(kind(value), "a number")
+    return _finite(field, value)
+
+
+def _finite(field: _Field, value: float) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise field.refuse(
+            f"the number {value if math.isnan(number) else 'beyond all doubles'}",
+            "a finite number",
+        )
+    return number
+
+
+def _json(field: _Field, value: Any) -> Any:
+    try:
+        field.bounded(len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode()))
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, RequestError):
+            raise
+        raise field.refuse(
+            f"a value that is no JSON ({error})", "JSON with finite numbers"
+        ) from error
+    return value
+
+
+def _tensor(field: _Field, value: Any) -> Array:
+    if not isinstance(value, np.ndarray):
+        raise field.refuse(kind(value), "an array")
+    if value.dtype.kind not in NUMBERS:
+        raise field.refuse(f"an array of dtype {value.dtype}", "an array of numbers")
+    field.bounded(value.nbytes)
+    declared = field.declared.get("dtype")
+    try:
+        array = (
+            cast(value, dtype(declared))
+            if declared
+            else cast(value, value.dtype.newbyteorder("="))
+        )
+    except ValueError as error:
+        raise field.refuse(str(error), f"{declared}") from error
+    _check_finite(field, array)
+    _check_shape(field, array.shape)
+    return array
+
+
+def _read_tensor(field: _Field, value: Any) -> Array:
+    if isinstance(value, Mapping) and set(value) == {"npy"}:
+        path = field.path(value["npy"])
+        try:
+            loaded = np.load(path, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise field.refuse(
+                f"the file {value['npy']!r}, which is no .npy array ({error})", "a .npy array"
+            ) from error
+        return _tensor(field, loaded)
+    if isinstance(value, Mapping):
+        raise field.refuse(kind(value), 'nested lists of numbers, or {"npy": path}')
+    return _tensor(field, _from_lists(field, value))
+
+
+def _from_lists(field: _Field, value: Any) -> Array:
+    name = field.declared.get("dtype")
+    wanted = dtype(name) if name else None
+    leaves: set[type] = set()
+    _check_nesting(field, value, (), leaves)
+    if leaves and leaves <= {bool} and (wanted is None or wanted.kind == "b"):
+        return np.array(value, bool)
+    if bool in leaves or (wanted is not None and wanted.kind == "b"):
+        raise field.refuse(
+            "true or false among the values" if bool in leaves else "numbers",
+            f"{name or 'numbers'} throughout",
+        )
+    if wanted is not None and wanted.kind in "iu" and float in leaves:
+        raise field.refuse("numbers with a decimal point", f"whole numbers ({name})")
+    try:
+        array = np.array(value, np.int64 if leaves == {int} else np.float64)
+    except (OverflowError, ValueError) as error:
+        raise field.refuse(
+            f"numbers out of range ({error})", f"{name or 'numbers of 64 bits'}"
+        ) from error
+    if not array.size and wanted is not None:
+        return array.astype(wanted)
+    return array if name or array.dtype.kind != "f" else array.astype(np.float32)
+
+
+def _check_nesting(
+    field: _Field, value: Any, at: tuple[int, ...], leaves: set[type]
+) -> tuple[int, ...]:
+    """The shape of nested lists; `leaves` collects the types of the numbers."""
+    if not isinstance(value, (list, tuple)):
+        if type(value) not in (int, float, bool):
+            raise field.refuse(f"{kind(value)}{_at(at)}", "nested lists of numbers")
+        leaves.add(type(value))
+        return ()
+    kinds = set(map(type, value))
+    if kinds <= {int, float, bool}:
+        leaves |= kinds
+        return (len(value),)
+    if len(at) > 32:
+        raise field.refuse("more than 32 nested lists", "an array")
+    shapes = {
+        _check_nesting(field, inner, (*at, position), leaves)
+        for position, inner in enumerate(value)
+    }
+    if len(shapes) > 1:
+        raise field.refuse(f"lists of different lengths{_at(at)}", "lists of one length per level")
+    return (len(value), *shapes.pop())
+
+
+def _at(index: tuple[int, ...]) -> str:
+    return f" at {position(index)}" if index else ""
+
+
+def _check_finite(field: _Field, array: Array) -> None:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        where = tuple(np.argwhere(~np.isfinite(array))[0])
+        raise field.refuse(f"{array[where]} at {position(where)}", "finite numbers")
+
+
+def _check_shape(field: _Field, found: tuple[int, ...]) -> None:
+    declared = field.declared.get("shape")
+    if declared is None:
+        return
+    sizes: dict[str, int] = {}
+    fits = len(found) == len(declared) and all(
+        size == wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size) == size
+        for size, wanted in zip(found, declared, strict=True)
+    )
+    if not fits:
+        raise field.refuse(f"shape {list(found)}", f"shape [{', '.join(map(str, declared))}]")
+
+
+_READ: dict[str, Callable[[_Field, Any], Any]] = {
+    "text": _text,
+    "image": _read_bytes,
+    "audio": _read_bytes,
+    "tensor": _read_tensor,
+    "number": _number,
+    "json": _json,
+}
+_CHECK = _READ | {"image": _bytes, "audio": _bytes, "tensor": _tensor}

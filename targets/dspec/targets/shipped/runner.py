@@ -1,0 +1,98 @@
+"""A bundle, ready to answer: pipeline, engine, pipeline."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array
+from .door import Door
+from .engine import open_engine
+from .errors import BundleError, EngineError
+from .pipeline import Pipeline, Trace
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """One answer.
+
+    Attributes:
+        response: response fields, arrays without batch axis.
+        door: tensors at the model's door; `outputs`: what the model gave; both with batch axis.
+        seconds: per stage: preprocess, model, postprocess.
+    """
+
+    response: dict[str, Any]
+    door: dict[str, Array]
+    outputs: dict[str, Array]
+    seconds: dict[str, float]
+
+
+class Bundle:
+    """A bundle with its model loaded; safe from several threads; BundleError if malformed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest: Mapping[str, Any] = read_manifest(folder)
+        interface = self.manifest["interface"]
+        self.pipeline = Pipeline.load(folder / "pipeline")
+        self._door = Door(interface["inputs"], interface["dims"], interface["batch"])
+        self._outputs: Mapping[str, Any] = interface["outputs"]
+        self._engine = open_engine(folder, self.manifest)
+        versions = {"python": platform.python_version(), "numpy": np.__version__}
+        self.facts: Mapping[str, str] = {**versions, **self._engine.facts}
+
+    def ask(self, request: Mapping[str, Any], trace: Trace | None = None) -> Outcome:
+        """One request in Python form through the whole bundle; RequestError and BundleError."""
+        start = time.perf_counter()
+        door = self.pipeline.before(request, trace)
+        ready = time.perf_counter()
+        outputs = self._run(door)
+        ran = time.perf_counter()
+        response = self.pipeline.after(outputs, trace)
+        seconds = {
+            "preprocess": ready - start,
+            "model": ran - ready,
+            "postprocess": time.perf_counter() - ran,
+        }
+        return Outcome(response=response, door=door, outputs=outputs, seconds=seconds)
+
+    def run(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """The model alone, batch axis included; RequestError where a tensor may not enter."""
+        self._door.check(tensors)
+        return self._run(
+            {
+                name: np.ascontiguousarray(array).reshape(array.shape)
+                for name, array in tensors.items()
+            }
+        )
+
+    def _run(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        outputs = self._engine.run(tensors)
+        missing = [name for name in self._outputs if name not in outputs]
+        if missing:
+            raise EngineError(f"the model gave no output {missing[0]}")
+        return outputs
+
+
+def read_manifest(folder: Path) -> Mapping[str, Any]:
+    """The content of bundle.json. Raises BundleError where it is absent or no JSON object."""
+    path = folder / "bundle.json"
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise BundleError(
+            f"no bundle.json in {folder}: run this from inside a bundle, or name one"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise BundleError(f"bundle.json can't be read: {error}") from error
+    if not isinstance(manifest, dict):
+        raise BundleError("bundle.json is no JSON object")
+    return manifest

@@ -1,0 +1,157 @@
+"""Tiny captured programs, as `compiler` leaves them: a flat wrapper, exported and saved."""
+
+from __future__ import annotations
+
+import linecache
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dspec.spec.models import Dim
+from dspec.spec.records import Interface, Port
+from dspec.targets.artifacts.onnx import BUILDER
+from dspec.targets.protocol import Artifact, Program
+
+Shapes = Mapping[str, Sequence[int | str]]
+DIMS = {
+    "batch": Dim(min=1, max=32),
+    "seq": Dim(min=2, max=64),
+    "even": Dim(min=2, max=64, multiple_of=2),
+    "height": Dim(min=4, max=64, multiple_of=2),
+}
+SIZES = {"batch": 3, "seq": 7, "even": 14, "height": 22}
+
+
+class Flat(torch.nn.Module):
+    """Tensors in the interface's order in, a tuple out."""
+
+    def __init__(self, model: torch.nn.Module, names: Sequence[str]) -> None:
+        super().__init__()
+        self.model, self.names = model, tuple(names)
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found = self.model(**dict(zip(self.names, tensors, strict=True)))
+        return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+
+def example(dtype: str, shape: Sequence[int | str], sizes: Mapping[str, int], seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    numbers = [sizes[size] if isinstance(size, str) else size for size in shape]
+    if dtype == "bool":
+        return torch.rand(numbers, generator=generator) > 0.5
+    if dtype.startswith(("int", "uint")):
+        return torch.randint(0, 10, numbers, generator=generator).to(getattr(torch, dtype))
+    return torch.randn(numbers, generator=generator).to(getattr(torch, dtype))
+
+
+def capture(
+    model: torch.nn.Module,
+    inputs: Mapping[str, tuple[str, Sequence[int | str]]],
+    outputs: Mapping[str, tuple[str, Sequence[int | str]]],
+    folder: Path,
+) -> Program:
+    """Save the program of `model`: `inputs` and `outputs` are name → (dtype, shape)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    examples = tuple(example(dtype, shape, SIZES) for dtype, shape in inputs.values())
+    used = {size for _, shape in inputs.values() for size in shape if isinstance(size, str)}
+    dims = {name: _export_dim(name) for name in used}
+    shapes = tuple(
+        {axis: dims[size] for axis, size in enumerate(shape) if isinstance(size, str)} for _, shape in inputs.values()
+    )
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")
+        exported = torch.export.export(Flat(model, list(inputs)), examples, dynamic_shapes=(shapes,))
+        torch.export.save(exported, folder / "model.pt2")
+    interface = Interface(
+        inputs={name: Port(dtype=dtype, shape=tuple(shape)) for name, (dtype, shape) in inputs.items()},
+        outputs={name: Port(dtype=dtype, shape=tuple(shape)) for name, (dtype, shape) in outputs.items()},
+        dims={name: DIMS[name] for name in sorted(used)},
+        batch="batch" if "batch" in used else None,
+    )
+    return Program(
+        path=folder / "model.pt2",
+        interface=interface,
+        symbols=_symbols(exported, interface),
+        sources=_sources(exported),
+        tensors=(),
+    )
+
+
+def _export_dim(name: str) -> Any:
+    dim = DIMS[name]
+    if dim.multiple_of == 1:
+        return torch.export.Dim(name, min=dim.min, max=dim.max)
+    step = dim.multiple_of
+    assert dim.max is not None
+    return step * torch.export.Dim(f"_{name}", min=-(-dim.min // step), max=dim.max // step)
+
+
+def _symbols(exported: Any, interface: Interface) -> dict[str, str]:
+    placeholders = [node for node in exported.graph.nodes if node.op == "placeholder"][-len(interface.inputs) :]
+    found = {}
+    for node, port in zip(placeholders, interface.inputs.values(), strict=True):
+        for size, declared in zip(node.meta["val"].shape, port.shape, strict=True):
+            if isinstance(declared, str) and str(size).isidentifier():
+                found[str(size)] = declared
+    return found
+
+
+def _sources(exported: Any) -> dict[str, str]:
+    """Node → `model.py:<line>` of this folder's sources."""
+    found = {}
+    for node in exported.graph.nodes:
+        for line in reversed((node.meta.get("stack_trace") or "").splitlines()):
+            if line.lstrip().startswith(f'File "{Path(__file__).parent}') and "conftest" not in line:
+                place = line.split('"')
+                found[node.name] = f"{Path(place[1]).name}:{int(place[2].split('line ')[1].split(',')[0])}"
+                break
+    return found
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[..., tuple[Program, Artifact]]:
+    def made(model: torch.nn.Module, inputs: Any, outputs: Any, **options: Any) -> tuple[Program, Artifact]:
+        program = capture(model.eval(), inputs, outputs, tmp_path / "program")
+        return program, BUILDER.build(program, options, tmp_path / "artifact")
+
+    return made
+
+
+def session(artifact: Artifact) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(
+        str(artifact.folder / artifact.file), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def worst(program: Program, model: torch.nn.Module, run: Any, sizes: Mapping[str, int]) -> float:
+    """Greatest absolute difference between the file and eager PyTorch, over all outputs, at one set of sizes."""
+    feeds = {
+        name: example(port.dtype, port.shape, sizes, seed=index)
+        for index, (name, port) in enumerate(program.interface.inputs.items())
+    }
+    with torch.inference_mode():
+        expected = model(**{name: tensor.clone() for name, tensor in feeds.items()})
+    expected = tuple(expected) if isinstance(expected, (tuple, list)) else (expected,)
+    got = run.run(list(program.interface.outputs), {name: tensor.numpy() for name, tensor in feeds.items()})
+    for one, other in zip(got, expected, strict=True):
+        assert one.shape == tuple(other.shape)
+        assert one.dtype == other.numpy().dtype
+    return max(
+        float(np.abs(one.astype(np.float64) - other.numpy().astype(np.float64)).max(initial=0.0))
+        for one, other in zip(got, expected, strict=True)
+    )
+
+
+@pytest.fixture(autouse=True)
+def fresh_lines() -> None:
+    linecache.clearcache()
