@@ -18,14 +18,14 @@ MEAN, STDDEV = 127.0, 128.0
 
 
 def preprocess(request: Mapping[str, bytes]) -> dict[str, np.ndarray]:
-    """`{"image": encoded bytes}` → `image`: float32 [3, 224, 224]."""
+    """`{"image": encoded bytes}` → `pixels`: float32 [3, 224, 224]."""
     with Image.open(io.BytesIO(request["image"])) as opened:
         photo = opened.convert("RGB")
     side = int(SIZE / (SIZE + PADDING) * min(photo.size))
     left, top = ((full - side + 1) // 2 for full in photo.size)
     crop = photo.crop((left, top, left + side, top + side))
     pixels = np.asarray(crop.resize((SIZE, SIZE), Image.Resampling.BICUBIC), dtype=np.float32)
-    return {"image": ((pixels - MEAN) / STDDEV).transpose(2, 0, 1)}
+    return {"pixels": ((pixels - MEAN) / STDDEV).transpose(2, 0, 1)}
 
 
 def postprocess(outputs: Mapping[str, np.ndarray]) -> dict[str, list[float]]:

@@ -12,9 +12,7 @@ class SentenceEmbedder(BertModel):
     It is a BertModel rather than it holds one: so the checkpoint's keys are the module's own.
     """
 
-    def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor
-    ) -> dict[str, torch.Tensor]:
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> dict[str, torch.Tensor]:
         """Both inputs: int64 [batch, seq]. Gives `sentence_embedding`, float32 [batch, 384]."""
         encoded = super().forward(input_ids=input_ids, attention_mask=attention_mask)
         tokens = encoded.last_hidden_state
@@ -34,4 +32,4 @@ def build(layers: int = 6) -> SentenceEmbedder:
         num_attention_heads=12,
         max_position_embeddings=512,
     )
-    return SentenceEmbedder(config, add_pooling_layer=False)
+    return SentenceEmbedder(config, add_pooling_layer=False).eval()

@@ -31,10 +31,7 @@ Logits = dict[str, np.ndarray]
 def photos(efficientnet: Any) -> Photos:
     lines = efficientnet.requests("photos.jsonl")
     folder = efficientnet.folder / "fixtures"
-    return {
-        line["image"]: ((folder / line["image"]).read_bytes(), line.get("expected"))
-        for line in lines
-    }
+    return {line["image"]: ((folder / line["image"]).read_bytes(), line.get("expected")) for line in lines}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +39,7 @@ def logits(efficientnet: Any, efficientnet_model: Any, photos: Photos) -> Logits
     import torch
 
     preprocess = efficientnet.module("training").preprocess
-    stack = np.stack([preprocess({"image": data})["image"] for data, _ in photos.values()])
+    stack = np.stack([preprocess({"image": data})["pixels"] for data, _ in photos.values()])
     with torch.inference_mode():
         answers = efficientnet_model(torch.from_numpy(stack))["logits"].numpy()
     return dict(zip(photos, answers, strict=True))
@@ -67,7 +64,7 @@ def test_the_shipped_steps_agree_with_training(efficientnet: Any, photos: Photos
     pipeline = [step.open() for step in STEPS]
     for name, (data, _) in photos.items():
         shipped = functools.reduce(lambda value, step: step(value), pipeline, data)
-        np.testing.assert_array_equal(shipped, preprocess({"image": data})["image"], err_msg=name)
+        np.testing.assert_array_equal(shipped, preprocess({"image": data})["pixels"], err_msg=name)
 
 
 def test_the_step_of_our_own_agrees_with_training(efficientnet: Any, logits: Logits) -> None:

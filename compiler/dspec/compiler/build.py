@@ -24,7 +24,7 @@ from dspec.compiler.seal import seal
 from dspec.compiler.stage import Outcome, Report, run_stage, work_folder
 from dspec.compiler.store import Store, Tree
 from dspec.spec.errors import Diagnostic, DspecError, GateError, MachineError
-from dspec.spec.hardware import profile, unmatched
+from dspec.spec.hardware import matches, profile
 from dspec.spec.load import Loaded
 from dspec.spec.models import Target
 from dspec.spec.records import GateVerdict, Manifest, Measurement, Reference
@@ -269,7 +269,7 @@ def why_not_here(loaded: Loaded, target: Target) -> str:
     if target.resources.cores > len(granted_cpus()):
         return f"the target is granted {target.resources.cores} cores and this machine grants {len(granted_cpus())}"
     machine, (cpu, flags) = this_machine(target.resources.cores), cpu_facts()
-    return unmatched(profile(target.hardware, loaded.folder), machine.os, machine.arch, cpu, flags)
+    return matches(profile(target.hardware, loaded.folder), machine.os, machine.arch, (), flags, cpu)
 
 
 def _publish(

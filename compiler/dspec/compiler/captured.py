@@ -9,7 +9,7 @@ from typing import Any
 
 from dspec.compiler.capture import CaptureRequest, capture
 from dspec.compiler.stage import Report
-from dspec.compiler.store import sha256_of
+from dspec.spec.files import sha256_of
 from dspec.spec.models import Spec
 from dspec.spec.records import digest
 

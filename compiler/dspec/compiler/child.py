@@ -16,8 +16,8 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from dspec.compiler.store import sha256_of
 from dspec.spec.errors import DspecError
+from dspec.spec.files import sha256_of
 
 PR_SET_PDEATHSIG = 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -12,8 +13,6 @@ from dspec.compiler.summary import HEADINGS, row
 from dspec.spec.errors import DspecError
 from dspec.spec.records import GateVerdict
 from dspec.spec.render import render
-
-MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "unmeasured": "–", "not asked": "·"}
 
 
 def reporter() -> Report:
@@ -88,7 +87,7 @@ def _show_verdict(target: str, found: GateVerdict) -> None:
 def _ending(result: BuildResult, seconds: float) -> str:
     if not result.published:
         what = f"withheld: {result.name} is not proved; what stands in bundles/ is untouched"
-        where = f"kept for a look: {result.place}" if result.place.exists() else ""
+        where = f"kept for a look: {os.path.relpath(result.place)}" if result.place.exists() else ""
     else:
         what = f"published: {result.place}" if result.changed else f"unchanged: {result.place} is current"
         where = "" if any(target.fresh for target in result.targets) else "every stage answered from the store"

@@ -101,7 +101,7 @@ def evidence(
 ) -> Evidence:
     assert manifest.digests
     return Evidence(
-        schema="dspec/evidence/v1alpha1",
+        schema_version="dspec/evidence/v1alpha1",
         target=manifest.target,
         digest=manifest.digests.bundle,
         spec=spec,

@@ -2,15 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dspec.compiler.measure.cases import Expected, reference_cases
 from dspec.compiler.stage import Report
+from dspec.spec.errors import GateError
+from dspec.targets.shipped.errors import BundleError, RequestError
+from dspec.targets.shipped.golden import Golden, write_golden
+from dspec.targets.shipped.pipeline import Pipeline
 
 
 def write_golden_vectors(
     request: Any, places: Any, inputs: Mapping[str, Path], out: Path, report: Report
 ) -> dict[str, Any]:
-    """Stage `golden`: `golden/` below `out`, the first `counts[n]` fixtures of source n."""
-    raise NotImplementedError
+    """Stage `golden`: `golden/` below `out`, the first `counts[n]` fixtures of source n; no policy yet."""
+    pipeline, reference = Pipeline.load(inputs["pipeline"]), inputs["reference"]
+    index = json.loads((reference / "index.json").read_text())
+    chosen = _chosen(index["fixtures"], request["counts"])
+    write_golden(out / "golden", _items(pipeline, reference, chosen), {})
+    (out / "golden" / "policy.json").unlink()
+    return {"value": {"vectors": len(chosen)}}
+
+
+def _chosen(fixtures: Sequence[Mapping[str, Any]], counts: Sequence[int]) -> dict[str, Mapping[str, Any]]:
+    left = list(counts)
+    chosen = {}
+    for fixture in fixtures:
+        if left[fixture["source"]] > 0:
+            left[fixture["source"]] -= 1
+            chosen[fixture["id"]] = fixture
+    return chosen
+
+
+def _items(pipeline: Pipeline, reference: Path, chosen: Mapping[str, Mapping[str, Any]]) -> Iterator[Golden]:
+    for case in reference_cases(reference, pipeline.fields):
+        if case.kind == "fixture" and case.id in chosen:
+            yield _item(pipeline, reference, case, chosen[case.id]["request"])
+
+
+def _item(pipeline: Pipeline, reference: Path, case: Expected, raw: Mapping[str, Any]) -> Golden:
+    trace: list[tuple[str, str, Any]] = []
+    assert case.request is not None
+    try:
+        door = pipeline.before(case.request, trace)
+        response = pipeline.after(case.outputs, trace)
+    except (RequestError, BundleError) as error:
+        raise GateError.of(
+            "E0704",
+            f"the pipeline can't answer fixture {case.id} from PyTorch's own outputs: {error}",
+            hint="look at postprocess and response",
+        ) from error
+    return Golden(
+        id=case.id,
+        request=raw,
+        outputs=case.outputs,
+        response=response,
+        door=door,
+        trace=trace,
+        files={name: (reference / name).read_bytes() for name in _files(raw)},
+    )
+
+
+def _files(raw: Mapping[str, Any]) -> list[str]:
+    """The files that a request in JSON form names."""
+    fields = (value for value in raw.values() if isinstance(value, Mapping))
+    return [str(value[key]) for value in fields for key in ("file", "npy") if key in value]

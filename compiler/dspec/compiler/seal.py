@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dspec.compiler.policy import policies
-from dspec.compiler.store import Tree, sha256_of
+from dspec.compiler.store import Tree
+from dspec.spec.files import sha256_of
 from dspec.spec.models import Spec
 from dspec.spec.records import FileEntry, Interface, Manifest, Reference
 from dspec.targets.protocol import Candidate

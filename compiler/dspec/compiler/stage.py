@@ -22,8 +22,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from dspec.compiler.store import DamagedBlob, Store, Tree, sha256_of, tree_digest
+from dspec.compiler.store import DamagedBlobError, Store, Tree, tree_digest
 from dspec.spec.errors import BY_EXIT_CODE, Diagnostic, DspecError, MachineError
+from dspec.spec.files import sha256_of
 from dspec.spec.records import digest
 
 Report = Callable[[str], None]
@@ -153,7 +154,7 @@ def _run_child(store: Store, stage: Stage, report: Report) -> dict[str, Any]:
 def _lay_out(store: Store, stage: Stage, work: Path) -> dict[str, str]:
     try:
         return {name: str(store.checkout(tree, work / "in" / name)) for name, tree in stage.inputs.items()}
-    except DamagedBlob as error:
+    except DamagedBlobError as error:
         raise MachineError.of(
             "E0602",
             f"a file in the store was damaged: {error}",

@@ -10,8 +10,8 @@ from typing import Any
 from dspec.compiler.lower import candidate_to_json
 from dspec.compiler.machine import reference_environment, this_machine
 from dspec.compiler.stage import Outcome, Stage
-from dspec.compiler.store import Tree, sha256_of
-from dspec.spec.files import locate
+from dspec.compiler.store import Tree
+from dspec.spec.files import locate, sha256_of
 from dspec.spec.load import Loaded
 from dspec.spec.models import Policy, Spec, Target
 from dspec.spec.records import Manifest

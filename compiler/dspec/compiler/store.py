@@ -9,7 +9,6 @@ A blob is hashed whenever it is read; a damaged one is dropped, and its stage ru
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -18,19 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dspec.spec.files import sha256_of
 from dspec.spec.records import FileEntry, digest
 
 Tree = tuple[FileEntry, ...]
 
 
-class DamagedBlob(Exception):
+class DamagedBlobError(Exception):
     """A blob is gone, or its content is not what its name says."""
-
-
-def sha256_of(path: Path) -> str:
-    """sha256 of a file's bytes, in hex."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def walk(folder: Path) -> Iterator[str]:
@@ -86,12 +80,12 @@ class Store:
         blob.chmod(0o555 if entry.executable else 0o444)
 
     def checkout(self, tree: Iterable[FileEntry], folder: Path) -> Path:
-        """Lay the tree out in `folder`. Raises DamagedBlob where a blob is not what its name says."""
+        """Lay the tree out in `folder`. Raises DamagedBlobError where a blob is not what its name says."""
         for entry in tree:
             blob = self.blob(entry.sha256)
             if not blob.is_file() or sha256_of(blob) != entry.sha256:
                 blob.unlink(missing_ok=True)
-                raise DamagedBlob(entry.path)
+                raise DamagedBlobError(entry.path)
             place = folder / entry.path
             place.parent.mkdir(parents=True, exist_ok=True)
             link_or_copy(blob, place)

@@ -49,7 +49,7 @@ def verify(bundle: Path, report: Report) -> Verified:
             "E0713",
             f"{bundle} answers otherwise on this machine than PyTorch did",
             hint="compare `dspec run --trace` with golden/; the toolchain and CPU of the reference are in bundle.json",
-            notes=tuple(found.get("reasons", ()))[:10] or lines[:10],
+            notes=tuple(found["failures"])[:10],
         )
     return Verified(manifest=manifest, vectors=len({case["id"] for case in found["cases"]}), lines=lines)
 

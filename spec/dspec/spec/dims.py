@@ -22,6 +22,8 @@ def evaluate(expression: str | int, sizes: Mapping[str, int]) -> int:
     """
     if isinstance(expression, int):
         return expression
+    if is_name(expression) and expression in sizes:
+        return sizes[expression]  # a dim may have dots in its name
     return _value(_parsed(expression), sizes)
 
 
@@ -29,6 +31,8 @@ def names(expression: str | int) -> tuple[str, ...]:
     """The dims an expression refers to, each once, in order. Raises ExpressionError where it is malformed."""
     if isinstance(expression, int):
         return ()
+    if is_name(expression):
+        return (expression,)
     nodes = ast.walk(_parsed(expression))
     found = sorted((node for node in nodes if isinstance(node, ast.Name)), key=lambda name: name.col_offset)
     return tuple(dict.fromkeys(name.id for name in found))

@@ -65,8 +65,9 @@ class DspecError(Exception):
     exit_code: ClassVar[int] = 2
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
-        one = isinstance(diagnostics, Diagnostic)
-        self.diagnostics = (diagnostics,) if one else tuple(diagnostics)  # type: ignore[arg-type]
+        self.diagnostics: tuple[Diagnostic, ...] = (
+            (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
+        )
         super().__init__("\n".join(str(found) for found in self.diagnostics))
 
     @classmethod
@@ -96,6 +97,5 @@ class NotProvedError(DspecError):
 
 
 BY_EXIT_CODE: dict[int, type[DspecError]] = {
-    kind.exit_code: kind
-    for kind in (SpecError, ExportError, MachineError, GateError, NotProvedError)
+    kind.exit_code: kind for kind in (SpecError, ExportError, MachineError, GateError, NotProvedError)
 }

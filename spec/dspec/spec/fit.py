@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dspec.spec.catalogue import Size, Value
 from dspec.spec.models import BATCH, Dim, Tensor
+from dspec.spec.nodes import KeyPath
 
 ANY = "any"
 ARRAYS = ("tensor", "image", "number")  # kinds that are arrays of numbers, or become one
@@ -15,10 +16,16 @@ _RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2, "bfloat": 2}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """A value with its origin in words; `bound` is the most its first axis may be where the size is not known."""
+    """A value and where it comes from.
+
+    Attributes:
+        origin: in words; `path`: the key path of the step that wrote it, () for others.
+        bound: the most its first axis may be where the size is not known before running.
+    """
 
     value: Value
     origin: str
+    path: KeyPath = ()
     bound: int | None = None
 
 
@@ -60,9 +67,7 @@ def misfit(held: Held, tensor: Tensor, dims: Mapping[str, Dim]) -> str:
     return _shape_misfit(value.shape, held.bound, tensor, dims)
 
 
-def _shape_misfit(
-    found: tuple[Size, ...], bound: int | None, tensor: Tensor, dims: Mapping[str, Dim]
-) -> str:
+def _shape_misfit(found: tuple[Size, ...], bound: int | None, tensor: Tensor, dims: Mapping[str, Dim]) -> str:
     wanted = item_shape(tensor.shape, dims)
     if len(found) != len(wanted) and wanted == tensor.shape and wanted[:1] == (1,):
         wanted = wanted[1:]
@@ -78,9 +83,7 @@ def _shape_misfit(
     return next((text for text in misfits if text), "")
 
 
-def _size_misfit(
-    axis: int, size: Size, bound: int | None, wanted: int | str, dims: Mapping[str, Dim]
-) -> str:
+def _size_misfit(axis: int, size: Size, bound: int | None, wanted: int | str, dims: Mapping[str, Dim]) -> str:
     dim = dims.get(wanted) if isinstance(wanted, str) else None
     if size is None and bound is not None and dim and dim.max is not None and bound > dim.max:
         return f"it may be up to {bound} long, `{wanted}` is at most {dim.max}"

@@ -19,9 +19,7 @@ from pydantic import (
 )
 
 API_VERSION = "dspec/v1alpha1"
-BATCH = (
-    "batch"  # the dim of this name counts independent items; servers may stack requests along it
-)
+BATCH = "batch"  # the dim of this name counts independent items; servers may stack requests along it
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.]*$", max_length=64)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
@@ -31,13 +29,9 @@ Callee = Annotated[str, StringConstraints(pattern=r"^[\w./-]+:[A-Za-z_]\w*$")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-DType = Literal[
-    "float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"
-]
+DType = Literal["float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
 Place = Literal["host", "graph", "contract"]
-Gate = Literal[
-    "parity", "skew", "quality", "latency", "throughput", "cold_start", "memory", "smoke"
-]
+Gate = Literal["parity", "skew", "quality", "latency", "throughput", "cold_start", "memory", "smoke"]
 GATES: tuple[Gate, ...] = (
     "parity", "skew", "quality", "latency", "throughput", "cold_start", "memory", "smoke",
 )  # fmt: skip
@@ -61,9 +55,7 @@ def parse_size(value: object) -> object:
         return value
     found = _SIZE.match(value)
     if not found or found[2] not in _UNITS:
-        raise ValueError(
-            f"a size such as 512MiB or 2GiB (units {', '.join(u for u in _UNITS if u)})"
-        )
+        raise ValueError(f"a size such as 512MiB or 2GiB (units {', '.join(u for u in _UNITS if u)})")
     return int(float(found[1]) * _UNITS[found[2]])
 
 
@@ -104,21 +96,15 @@ class Source(Frozen):
     package: Annotated[str, StringConstraints(pattern=r"^[\w.-]+(==[\w.+!-]+)?$")] | None = Field(
         None, description="distribution, with its exact version: name==1.2.3"
     )
-    path: Text = Field(
-        description="relative to the spec's folder, or to the folder the package installs into"
-    )
-    sha256: Sha256 | None = Field(
-        None, description="written by `dspec pin`; demanded for a package's file"
-    )
+    path: Text = Field(description="relative to the spec's folder, or to the folder the package installs into")
+    sha256: Sha256 | None = Field(None, description="written by `dspec pin`; demanded for a package's file")
 
 
 class Weights(Source):
     """The state_dict: safetensors, a zip or legacy checkpoint that torch reads with weights_only, or .npz arrays."""
 
     prefix: str | None = Field(None, description="strip this from every key of the checkpoint")
-    ignore: tuple[str, ...] = Field(
-        (), description="shell patterns of checkpoint keys to leave out"
-    )
+    ignore: tuple[str, ...] = Field((), description="shell patterns of checkpoint keys to leave out")
     cast: bool = Field(False, description="allow stored dtypes to differ from the module's")
 
 
@@ -135,12 +121,8 @@ class Tensor(Frozen):
     """A tensor at the model's door."""
 
     dtype: DType
-    shape: tuple[int | str, ...] = Field(
-        description="sizes, declared dims, or in outputs expressions such as seq//2"
-    )
-    range: tuple[float, float] | None = Field(
-        None, description="least and greatest value that may occur, inclusive"
-    )
+    shape: tuple[int | str, ...] = Field(description="sizes, declared dims, or in outputs expressions such as seq//2")
+    range: tuple[float, float] | None = Field(None, description="least and greatest value that may occur, inclusive")
 
 
 class Dim(Frozen):
@@ -154,22 +136,12 @@ class Dim(Frozen):
 class Model(Frozen):
     """What to deploy."""
 
-    factory: Callee = Field(
-        description="file.py:callable or package.module:callable, returning an nn.Module"
-    )
-    config: dict[str, Any] = Field(
-        default_factory=dict, description="keyword arguments of the factory"
-    )
+    factory: Callee = Field(description="file.py:callable or package.module:callable, returning an nn.Module")
+    config: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the factory")
     code: Code = Field(default_factory=lambda: Code())
-    files: tuple[Text, ...] = Field(
-        (), description="other files that code reads while building the module"
-    )
-    weights: Weights | None = Field(
-        None, description="absent: the module keeps the weights its factory gave it"
-    )
-    inputs: dict[Name, Tensor] = Field(
-        min_length=1, description="in the order clients see; bound to forward() by name"
-    )
+    files: tuple[Text, ...] = Field((), description="other files that code reads while building the module")
+    weights: Weights | None = Field(None, description="absent: the module keeps the weights its factory gave it")
+    inputs: dict[Name, Tensor] = Field(min_length=1, description="in the order clients see; bound to forward() by name")
     outputs: dict[Name, Tensor] = Field(
         default_factory=dict,
         description="absent: taken from what the module returns (dict keys, fields, output_0 …)",
@@ -183,9 +155,7 @@ class RequestField(Frozen):
     type: Literal["text", "image", "audio", "tensor", "number", "json"]
     max_bytes: ByteSize = Field(10_000_000, description="of the encoded value")
     dtype: DType | None = Field(None, description="tensor only")
-    shape: tuple[int | str, ...] | None = Field(
-        None, description="tensor only: of one item, without the batch axis"
-    )
+    shape: tuple[int | str, ...] | None = Field(None, description="tensor only: of one item, without the batch axis")
 
 
 class StepUse(Frozen):
@@ -193,13 +163,9 @@ class StepUse(Frozen):
 
     id: Name
     use: str = Field(description="the step's name in the catalogue, or `python`")
-    python: Callee | None = Field(
-        None, description="file.py:callable, for a step of your own; its file ships"
-    )
+    python: Callee | None = Field(None, description="file.py:callable, for a step of your own; its file ships")
     params: dict[str, Any] = Field(default_factory=dict)
-    assets: dict[str, Source] = Field(
-        default_factory=dict, description="the parameters that are files"
-    )
+    assets: dict[str, Source] = Field(default_factory=dict, description="the parameters that are files")
     inputs: tuple[str, ...] = Field(alias="in")
     outputs: tuple[str, ...] = Field(alias="out")
     place: Place = "host"
@@ -208,20 +174,14 @@ class StepUse(Frozen):
 class Answer(Frozen):
     """One field of the response."""
 
-    source: str = Field(
-        alias="from", description="a model output, or a value that postprocess wrote"
-    )
+    source: str = Field(alias="from", description="a model output, or a value that postprocess wrote")
 
 
 class Training(Frozen):
     """Training-time code that the skew gate holds the shipped pipeline against."""
 
-    preprocess: Callee | None = Field(
-        None, description="f(request) → {model input: array of one item}"
-    )
-    postprocess: Callee | None = Field(
-        None, description="f({model output: array}) → {response field: value}"
-    )
+    preprocess: Callee | None = Field(None, description="f(request) → {model input: array of one item}")
+    postprocess: Callee | None = Field(None, description="f({model output: array}) → {response field: value}")
     atol: NotNegative = 1e-5
     rtol: NotNegative = 1e-5
 
@@ -236,9 +196,7 @@ class Fixtures(Frozen):
 
 class Resources(Frozen):
     cores: int = Field(1, ge=1, le=1024)
-    memory: ByteSize | None = Field(
-        None, description="limit of the serving process's peak resident memory"
-    )
+    memory: ByteSize | None = Field(None, description="limit of the serving process's peak resident memory")
 
 
 class Slo(Frozen):
@@ -246,26 +204,20 @@ class Slo(Frozen):
 
     latency_ms: dict[Percentile, Positive] = Field(default_factory=dict)
     min_throughput_rps: Positive | None = None
-    cold_start_s: Positive | None = Field(
-        None, description="from starting the process to its first answer"
-    )
+    cold_start_s: Positive | None = Field(None, description="from starting the process to its first answer")
 
 
 class Load(Frozen):
     """Open-loop load: Poisson arrivals that do not wait for answers."""
 
-    rate_rps: Positive | None = Field(
-        None, description="absent: half of the throughput measured just before"
-    )
+    rate_rps: Positive | None = Field(None, description="absent: half of the throughput measured just before")
     duration_s: Positive = 10
     max_duration_s: Positive = 60
 
 
 class TopK(Frozen):
     k: int = Field(ge=1)
-    share: Share = Field(
-        1.0, description="of the reference's top k that must be found again, ties allowed"
-    )
+    share: Share = Field(1.0, description="of the reference's top k that must be found again, ties allowed")
 
 
 class Policy(Frozen):
@@ -277,18 +229,14 @@ class Policy(Frozen):
         None, description="least cosine between rows (last axis)"
     )
     min_topk_agreement: TopK | None = None
-    valid: Name | None = Field(
-        None, description="an input; only positions where it is not 0 count"
-    )
+    valid: Name | None = Field(None, description="an input; only positions where it is not 0 count")
 
 
 class Tolerance(Frozen):
     default: Policy | None = Field(
         None, description="absent: by dtype (float32: atol 1e-4, rtol 1e-3; integers: equal)"
     )
-    outputs: dict[Name, Policy] = Field(
-        default_factory=dict, description="replaces the default for that output"
-    )
+    outputs: dict[Name, Policy] = Field(default_factory=dict, description="replaces the default for that output")
     max_failing_fixtures: int = Field(0, ge=0)
 
 
@@ -296,14 +244,10 @@ class Target(Frozen):
     """One bundle."""
 
     runtime: str
-    hardware: str = Field(
-        "host", description="a profile such as linux-x86_64; `host` is whatever machine builds"
-    )
+    hardware: str = Field("host", description="a profile such as linux-x86_64; `host` is whatever machine builds")
     resources: Resources = Field(default_factory=lambda: Resources())
     options: dict[str, Any] = Field(default_factory=dict)
-    slo: Slo = Field(
-        default_factory=lambda: Slo(), description="overrides the spec's slo, key by key"
-    )
+    slo: Slo = Field(default_factory=lambda: Slo(), description="overrides the spec's slo, key by key")
     optional: bool = Field(False, description="unproved, it does not withhold the others")
 
 
@@ -345,9 +289,7 @@ class Spec(Frozen):
     )
     preprocess: tuple[StepUse, ...] = ()
     postprocess: tuple[StepUse, ...] = ()
-    response: dict[Name, Answer] = Field(
-        default_factory=dict, description="absent: every model output"
-    )
+    response: dict[Name, Answer] = Field(default_factory=dict, description="absent: every model output")
     training: Training = Field(default_factory=lambda: Training())
     fixtures: tuple[Fixtures, ...] = Field(min_length=1)
     targets: dict[Slug, Target] = Field(min_length=1)

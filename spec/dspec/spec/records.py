@@ -18,9 +18,7 @@ from dspec.spec.models import Dim, Frozen, Gate, Spec
 
 MANIFEST_SCHEMA = "dspec/bundle/v1alpha1"
 EVIDENCE_SCHEMA = "dspec/evidence/v1alpha1"
-NOT_IN_ARTIFACT = (
-    "golden/",
-)  # depends on the CPU class of the reference, so outside the artifact digest
+NOT_IN_ARTIFACT = ("golden/",)  # depends on the CPU class of the reference, so outside the artifact digest
 
 Verdict = Literal["pass", "fail", "inconclusive", "unmeasured", "not asked"]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -28,9 +26,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 def canonical(value: Any) -> bytes:
     """The one JSON text of a value: sorted keys, no spaces, UTF-8; what every digest is taken of."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def digest(value: Any) -> str:
@@ -104,9 +100,7 @@ class Reference(Frozen):
 class Manifest(Frozen):
     """`bundle.json`."""
 
-    schema_version: Literal["dspec/bundle/v1alpha1"] = Field(
-        "dspec/bundle/v1alpha1", alias="schema"
-    )
+    schema_version: Literal["dspec/bundle/v1alpha1"] = Field("dspec/bundle/v1alpha1", alias="schema")
     name: str
     version: str
     target: str
@@ -118,9 +112,7 @@ class Manifest(Frozen):
     command: tuple[str, ...] = Field(description="serves the bundle, from inside its folder")
     cores: int
     interface: Interface
-    model: dict[str, Any] = Field(
-        description="path, format and what was read back from the artifact"
-    )
+    model: dict[str, Any] = Field(description="path, format and what was read back from the artifact")
     options: dict[str, Any]
     toolchain: dict[str, str] = Field(description="versions that decide the artifact's bytes")
     metrics: tuple[Metric, ...] = ()
@@ -133,12 +125,8 @@ class Manifest(Frozen):
         """The same manifest with both digests computed from the rest of it."""
         body = self.model_dump(mode="json", by_alias=True, exclude={"digests"})
         kept = [file for file in body["files"] if not file["path"].startswith(NOT_IN_ARTIFACT)]
-        artifact = {key: value for key, value in body.items() if key != "reference"} | {
-            "files": kept
-        }
-        return self.model_copy(
-            update={"digests": Digests(artifact=digest(artifact), bundle=digest(body))}
-        )
+        artifact = {key: value for key, value in body.items() if key != "reference"} | {"files": kept}
+        return self.model_copy(update={"digests": Digests(artifact=digest(artifact), bundle=digest(body))})
 
 
 class Machine(Frozen):
@@ -223,9 +211,7 @@ class Latency(Frozen):
     warmup: int
     warmup_ms: float
     sorted_ms: tuple[float, ...]
-    stages_ms: dict[str, float] = Field(
-        description="median milliseconds per stage, measured in the serving process"
-    )
+    stages_ms: dict[str, float] = Field(description="median milliseconds per stage, measured in the serving process")
     in_process_ms: float = Field(description="median of the serving process's own clock")
     errors: int = 0
 
@@ -256,9 +242,7 @@ class Measurement(Frozen):
     candidate: str
     machine: Machine
     versions: dict[str, str]
-    facts: dict[str, str] = Field(
-        default_factory=dict, description="provider, threads, kernels that really ran"
-    )
+    facts: dict[str, str] = Field(default_factory=dict, description="provider, threads, kernels that really ran")
     source: Literal["reference", "golden"] = Field(
         description="held against the whole reference, or the golden vectors"
     )
@@ -289,15 +273,11 @@ class GateVerdict(Frozen):
 class Evidence(Frozen):
     """`evidence/<target>.json`."""
 
-    schema_version: Literal["dspec/evidence/v1alpha1"] = Field(
-        "dspec/evidence/v1alpha1", alias="schema"
-    )
+    schema_version: Literal["dspec/evidence/v1alpha1"] = Field("dspec/evidence/v1alpha1", alias="schema")
     target: str
     digest: Digest
     spec: Spec
-    commit: str = Field(
-        "", description="of the repository that holds the spec, when its tree was clean"
-    )
+    commit: str = Field("", description="of the repository that holds the spec, when its tree was clean")
     judged_on: datetime.date | None = None
     measurements: tuple[Measurement, ...]
     verdicts: tuple[GateVerdict, ...]

@@ -19,7 +19,7 @@ from dspec.spec.nodes import Mapping as MappingNode
 from dspec.spec.sources import SourceMap, dotted
 from dspec.spec.structure import explain_errors
 from dspec.spec.words import found_words
-from dspec.spec.written import PYTHON, WrittenStep, parameters, step_model
+from dspec.spec.written import PYTHON, WrittenStep, is_asset, parameters, step_model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,9 +72,7 @@ def _read_step(
     return _checked(sources, path, entry, written)
 
 
-def _name(
-    sources: SourceMap, path: KeyPath, node: MappingNode, catalogue: Catalogue
-) -> tuple[str, Diagnostic | None]:
+def _name(sources: SourceMap, path: KeyPath, node: MappingNode, catalogue: Catalogue) -> tuple[str, Diagnostic | None]:
     """The step's name, and why it can't be used."""
     use = node.get("use")
     if use is None and node.get("python") is not None:
@@ -93,9 +91,16 @@ def _name(
                                             on="key", expected="one of them", hint="make two steps of it")  # fmt: skip
         return name, None
     return str(name), sources.diagnostic(
-        "E0208", (*path, "use"), f"unknown step {found_words(use)}", expected=listed(sorted(catalogue.steps)),
+        "E0208", (*path, "use"), f"unknown step `{name}`", expected=listed(sorted(catalogue.steps)),
         hint=did_you_mean(str(name), catalogue.steps, "write it yourself: `python: file.py:callable`"),
     )  # fmt: skip
+
+
+def asset_names(node: Node, catalogue: Catalogue) -> tuple[str, ...]:
+    """The parameters of a written step that are files."""
+    use = node.get("use") if isinstance(node, MappingNode) else None
+    entry = catalogue.steps.get(str(use.value)) if isinstance(use, Scalar) else None
+    return tuple(field.name for field in dataclasses.fields(entry.params) if is_asset(field)) if entry else ()
 
 
 def _opaque(path: KeyPath, node: MappingNode, name: str) -> CheckedStep:

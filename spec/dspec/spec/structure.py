@@ -12,22 +12,28 @@ from pydantic import BaseModel, ValidationError
 from dspec.spec.errors import Diagnostic
 from dspec.spec.nearest import did_you_mean, listed
 from dspec.spec.nodes import KeyPath, child
-from dspec.spec.words import EXPECTED, advice, found_words, pattern_words
 from dspec.spec.sources import SourceMap, dotted
+from dspec.spec.words import EXPECTED, advice, found_words, pattern_words
 
 
 def explain_errors(error: ValidationError, sources: SourceMap, base: KeyPath, model: Any) -> list[Diagnostic]:
     """One diagnostic per place; the alternatives of a union are told together.
 
-    Args:
-        base: the key path of what was validated; `model`: its type, for the names of valid keys.
+    `base` is the key path of what was validated, `model` its type, for the names of valid keys.
     """
     grouped: dict[tuple[KeyPath, str], list[Any]] = {}
     for found in error.errors(include_url=False):
         path, on_key = _place(sources, base, found)
+        if _is_echo(found, sources.node(path)):
+            continue
         kind = found["type"] if found["type"] in ("extra_forbidden", "missing") else "value"
         grouped.setdefault((path, f"{kind}{on_key}"), []).append(found)
     return [_one(sources, base, path, group, model) for (path, _), group in grouped.items()]
+
+
+def _is_echo(found: Any, node: Any) -> bool:
+    """A list is too short to pydantic once its faulty entries are left out."""
+    return bool(found["type"] == "too_short" and len(getattr(node, "items", ())) >= found["ctx"]["min_length"])
 
 
 def _place(sources: SourceMap, base: KeyPath, found: Any) -> tuple[KeyPath, bool]:
@@ -113,7 +119,7 @@ def _bad_value(sources: SourceMap, path: KeyPath, group: list[Any]) -> Diagnosti
 def _code(kinds: set[str], node: Any) -> str:
     if kinds & {"string_pattern_mismatch", "value_error"}:
         return "E0207"
-    if "string_type" in kinds and getattr(node, "value", None) is not None:
+    if kinds == {"string_type"} and getattr(node, "value", None) is not None:
         return "E0204"
     return "E0203" if any(kind.endswith(("_type", "_parsing", "_from_float")) for kind in kinds) else "E0206"
 
@@ -123,7 +129,7 @@ def _expected(found: Any) -> str:
         return pattern_words(found["ctx"]["pattern"])
     if found["type"] in ("value_error", "assertion_error"):
         return str(found["ctx"]["error"])
-    return EXPECTED.get(found["type"], found["msg"]).format(**found.get("ctx", {}))
+    return str(EXPECTED.get(found["type"], found["msg"])).format(**found.get("ctx", {}))
 
 
 def keys_at(model: Any, path: KeyPath) -> tuple[str, ...]:

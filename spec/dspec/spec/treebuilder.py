@@ -20,7 +20,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _CORE_TAGS = "tag:yaml.org,2002:"
 
 
-class Rejected(Exception):
+class RejectedError(Exception):
     """A fault of the YAML text, between two offsets."""
 
     def __init__(self, code: str, message: str, start: int, end: int, expected: str, hint: str) -> None:
@@ -46,6 +46,20 @@ class Rejected(Exception):
         return SpecError(self.diagnostic(text, file))
 
 
+def variable(text: str, start: int) -> RejectedError:
+    """The fault of a `${VAR}` that stands at an offset."""
+    found = _VARIABLE.match(text, start)
+    shown, name = (found[0], found[1]) if found else ("${…}", "…")
+    return RejectedError(
+        "E0114",
+        f"`{shown[:60]}` is not expanded: the spec does not read the environment variable {name[:60]}",
+        start,
+        start + len(shown),
+        "the value itself",
+        "write the value, or have a tool write the file before dspec reads it; what the spec says is what is proved",
+    )
+
+
 @dataclass
 class _Frame:
     """A collection that is still open."""
@@ -60,7 +74,8 @@ class TreeBuilder:
     """Feed it events with `add`, then `finish`; `faults` collects what does not stop the reading."""
 
     def __init__(self, text: Text) -> None:
-        self.faults: list[Rejected] = []
+        self.faults: list[RejectedError] = []
+        self.guessed: set[int] = set()  # where scalars start whose value is a guess
         self._text = text
         self._stack: list[_Frame] = []
         self._anchors: dict[str, Node | None] = {}
@@ -94,17 +109,19 @@ class TreeBuilder:
         return None
 
     def _fault(self, code: str, message: str, span: Span, expected: str, hint: str) -> None:
-        self.faults.append(Rejected(code, message, span.start, span.end, expected, hint))
+        self.faults.append(RejectedError(code, message, span.start, span.end, expected, hint))
 
     def _document(self, event: Any) -> None:
         self._documents += 1
         start, end = event.start_mark.index, event.end_mark.index
         if self._documents > 1:
-            raise Rejected("E0106", "a second document starts here", start, end, "one document",
+            raise RejectedError("E0106", "a second document starts here", start, end, "one document",
                            "put it into a file of its own, or remove the `---`")  # fmt: skip
         if event.version not in (None, (1, 2)):
             found = ".".join(map(str, event.version))
-            raise Rejected("E0118", f"`%YAML {found}` asks for other rules", 0, 1, "YAML 1.2", "remove the directive")
+            raise RejectedError(
+                "E0118", f"`%YAML {found}` asks for other rules", 0, 1, "YAML 1.2", "remove the directive"
+            )
 
     def _scalar(self, event: Any) -> Scalar:
         span = self._text.span(event.start_mark.index, event.end_mark.index)
@@ -122,6 +139,7 @@ class TreeBuilder:
                 value = resolve(written)
             except ScalarError as error:
                 self._fault(error.code, error.message, span, error.expected, error.hint)
+                self.guessed.add(span.start)
                 value = 1
         return Scalar(span=span, value=value, written=written, plain=not quoted)
 
@@ -132,37 +150,32 @@ class TreeBuilder:
         name = tag.removeprefix(_CORE_TAGS)
         if name not in known:
             start = event.start_mark.index
-            self.faults.append(Rejected("E0110", f"the tag `{tag[:60]}` is not accepted", start, event.end_mark.index,
+            self.faults.append(RejectedError("E0110", f"the tag `{tag[:60]}` is not accepted", start, event.end_mark.index,
                                         "plain values", "remove the tag; nothing in the file can make objects"))  # fmt: skip
             return "str"
         return name
 
     def _refuse_variable(self, written: str, event: Any) -> None:
-        if not (found := _VARIABLE.search(written)):
-            return
-        start, end = event.start_mark.index, event.end_mark.index
-        at = self._text.text.find("${", start, end)
-        offset = at if at >= 0 else start
-        name = found[1] or "…"
-        self.faults.append(Rejected(
-            "E0114", f"`{found[0][:60]}` is not expanded: the spec does not read the environment variable {name}",
-            offset, offset + len(found[0]), "the value itself",
-            "write the value, or have a tool write the file before dspec reads it; what the spec says is what is proved",
-        ))  # fmt: skip
+        if _VARIABLE.search(written):
+            start, end = event.start_mark.index, event.end_mark.index
+            self.guessed.add(start)
+            self.faults.append(variable(self._text.text, max(start, self._text.text.find("${", start, end))))
 
     def _alias(self, event: Any) -> Node:
         start, end, name = event.start_mark.index, event.end_mark.index, event.anchor
         if name not in self._anchors:
-            raise Rejected("E0108", f"`*{name}` refers to no anchor", start, end,
+            raise RejectedError("E0108", f"`*{name}` refers to no anchor", start, end,
                            f"an earlier `&{name}`", "define it above, or quote a text that starts with `*`")  # fmt: skip
         node = self._anchors[name]
         if node is None:
-            raise Rejected("E0109", f"`*{name}` contains itself", start, end, "a finite value", "write the value out")
+            raise RejectedError(
+                "E0109", f"`*{name}` contains itself", start, end, "a finite value", "write the value out"
+            )
         return node
 
     def _open(self, event: Any) -> None:
         if len(self._stack) >= MAX_DEPTH:
-            raise Rejected("E0109", "values are nested too deeply", event.start_mark.index, event.end_mark.index,
+            raise RejectedError("E0109", "values are nested too deeply", event.start_mark.index, event.end_mark.index,
                            f"at most {MAX_DEPTH} levels", "flatten it")  # fmt: skip
         if event.anchor:
             self._anchors[event.anchor] = None
@@ -187,7 +200,7 @@ class TreeBuilder:
 
     def _refuse_excess(self, node: Node) -> None:
         if node.size > MAX_NODES or self._count > MAX_NODES:
-            raise Rejected("E0109", "the file holds too many values once its aliases are expanded", node.span.start,
+            raise RejectedError("E0109", "the file holds too many values once its aliases are expanded", node.span.start,
                            node.span.end, f"at most {MAX_NODES}", "keep data in files of their own")  # fmt: skip
 
     def _sequence(self, frame: _Frame, span: Span) -> Sequence:

@@ -10,7 +10,7 @@ from dspec.spec.catalogue import Catalogue, Value
 from dspec.spec.errors import Diagnostic
 from dspec.spec.fit import ANY, Held, describe
 from dspec.spec.models import StepUse
-from dspec.spec.nearest import did_you_mean, listed
+from dspec.spec.nearest import did_you_mean, listed, nearest
 from dspec.spec.nodes import KeyPath
 from dspec.spec.sources import SourceMap
 from dspec.spec.steps import CheckedStep
@@ -79,7 +79,11 @@ class Wiring:
         if self.in_flight and takes in (0, len(self.in_flight)):
             return self.in_flight
         if step.entry is not None:
-            found = f"{listed(self.in_flight)} are in flight" if self.in_flight else "several values, or none, could be meant"
+            found = (
+                f"{listed(self.in_flight)} are in flight"
+                if self.in_flight
+                else "several values, or none, could be meant"
+            )
             self._problem(
                 "E0318", self._at(step), f"step `{name}` does not say what it reads, and {found}",
                 expected=f"`in` with {takes or 'the'} name{'s' if takes != 1 else ''}",
@@ -100,7 +104,7 @@ class Wiring:
                 self._unknown_read(step, name, value, later)
         takes = step.entry.takes if step.entry else 0
         if takes and reads and len(reads) != takes:
-            self._problem("E0318", (*step.path, "in"), f"step `{name}` reads {len(reads)} values",
+            self._problem("E0318", (*step.path, "in"), f"step `{name}` reads {_values(len(reads))}",
                           expected=f"`{step.use}` takes {takes}", hint="correct `in`")  # fmt: skip
 
     def _unknown_read(
@@ -114,6 +118,7 @@ class Wiring:
         else:
             message = f"step `{name}` reads `{value}`, which nothing gives"
             hint = did_you_mean(value, self.held, f"read {listed(self.held)}")
+            self.read.add(nearest(value, self.held))  # no second finding, that nothing reads it
         self._problem("E0310", (*step.path, "in"), message, expected=listed(self.held), hint=hint)
 
     def _flow(self, step: CheckedStep, name: str, reads: tuple[str, ...]) -> tuple[Value, ...] | None:
@@ -151,7 +156,7 @@ class Wiring:
     ) -> tuple[Value, ...]:
         count = _count(step, gives)
         if count is not None and count != len(writes):
-            self._problem("E0318", (*step.path, "out"), f"step `{name}` writes {len(writes)} values",
+            self._problem("E0318", (*step.path, "out"), f"step `{name}` writes {_values(len(writes))}",
                           expected=f"`{step.use}` gives {count}", hint="correct `out`")  # fmt: skip
         if gives is None or len(gives) != len(writes):
             return (self.catalogue.value(ANY, None, None),) * len(writes)
@@ -165,7 +170,8 @@ class Wiring:
                               f"and by step `{name}`", expected="a name that is not taken",
                               hint="rename one of them")  # fmt: skip
             origin = f"step `{name}` ({step.use})"
-            self.held[value] = Held(value=kind, origin=origin, bound=bound if isinstance(bound, int) else None)
+            most = bound if isinstance(bound, int) else None
+            self.held[value] = Held(value=kind, origin=origin, path=step.path, bound=most)
 
     def _use(self, step: CheckedStep, name: str, reads: tuple[str, ...], writes: tuple[str, ...]) -> None:
         if step.entry is None:
@@ -174,6 +180,10 @@ class Wiring:
             {"id": name, "use": step.use, "python": step.python, "params": dict(step.params),
              "assets": dict(step.assets), "in": reads, "out": writes, "place": step.written.place}
         ))  # fmt: skip
+
+
+def _values(count: int) -> str:
+    return f"{count} value{'' if count == 1 else 's'}"
 
 
 def _count(step: CheckedStep, gives: tuple[Value, ...] | None) -> int | None:

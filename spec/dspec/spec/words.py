@@ -82,14 +82,14 @@ def advice(node: Node | None, kinds: set[str]) -> str:
         return "see `dspec schema` for the form"
     if node.value is None:
         return "give a value, or remove the key"
-    if "string_type" in kinds and not isinstance(node.value, str):
+    if kinds & {"int_type", "int_from_float"} and isinstance(node.value, float) and node.value.is_integer():
+        return f"write {int(node.value)}"
+    if kinds == {"string_type"} and not isinstance(node.value, str):
         return f'quote it: "{node.written}"'
     if isinstance(node.value, str):
         return _advice_for_text(node, kinds)
     if isinstance(node.value, float) and (math.isnan(node.value) or math.isinf(node.value)):
         return "write a finite number"
-    if kinds & {"int_type", "int_from_float"} and isinstance(node.value, float) and node.value.is_integer():
-        return f"write {int(node.value)}"
     return "correct the value"
 
 

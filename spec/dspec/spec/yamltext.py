@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from dspec.spec.errors import Diagnostic, SpecError
-from dspec.spec.nodes import Mapping, Node, Text
-from dspec.spec.treebuilder import Rejected, TreeBuilder
+from dspec.spec.nodes import Mapping, Text
+from dspec.spec.treebuilder import RejectedError, TreeBuilder, variable
 
 MAX_BYTES = 256 * 1024  # ruamel's scanner needs about 2 s for a megabyte; the limit keeps `check` below one
 MAX_TAG = 256
@@ -26,25 +27,48 @@ _LONG_TAG = re.compile(rf"![^\s,\[\]{{}}]{{{MAX_TAG}}}")
 _DEEP_FLOW = re.compile(r"(?:[\[{]\s*){65}")
 
 
-def parse(data: bytes, file: str) -> tuple[Text, Mapping, tuple[Diagnostic, ...]]:
-    """The text, its top mapping, and warnings.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parsed:
+    """A text that could be read to its end.
 
-    Raises:
-        SpecError: with every fault of the YAML text; a syntax error is the last, since nothing after it can be read.
+    Attributes:
+        faults: what is wrong in it all the same (equal keys, `${VAR}`, `017`), and warnings.
+        guessed: places (line, col) of scalars whose value is a guess because of a fault; what is found there later counts
+            for nothing.
     """
+
+    text: Text
+    root: Mapping
+    faults: tuple[Diagnostic, ...]
+    guessed: frozenset[tuple[int, int]]
+
+
+def read(data: bytes, file: str) -> Parsed:
+    """The text and its top mapping; raises SpecError, with all faults so far, where nothing after it can be read."""
     text, warnings = decode(data, file)
     builder = TreeBuilder(text)
+    root = None
     try:
         _precheck(text)
         for event in _events(text.text):
             builder.add(event)
         root = builder.finish()
-    except Rejected as rejected:
+    except RejectedError as rejected:
         builder.faults.append(rejected)
-        root = None
-    if builder.faults or root is None:
-        raise SpecError(in_order([fault.diagnostic(text, file) for fault in builder.faults]))
-    return text, root, warnings
+    faults = in_order([*warnings, *(fault.diagnostic(text, file) for fault in builder.faults)])
+    if root is None:
+        raise SpecError(faults)
+    places = (text.span(start, start) for start in builder.guessed)
+    guessed = frozenset((place.line, place.col) for place in places)
+    return Parsed(text=text, root=root, faults=tuple(faults), guessed=guessed)
+
+
+def parse(data: bytes, file: str) -> tuple[Text, Mapping]:
+    """The text and its top mapping; raises SpecError with every fault of the YAML."""
+    found = read(data, file)
+    if any(fault.severity == "error" for fault in found.faults):
+        raise SpecError(found.faults)
+    return found.text, found.root
 
 
 def in_order(found: list[Diagnostic]) -> list[Diagnostic]:
@@ -76,7 +100,9 @@ def decode(data: bytes, file: str) -> tuple[Text, tuple[Diagnostic, ...]]:
 
 
 def _encoding(message: str, file: str, text: Text, offset: int) -> SpecError:
-    return Rejected("E0103", message, offset, offset + 1, "UTF-8 text", "save the file as UTF-8").raised(text, file)
+    return RejectedError("E0103", message, offset, offset + 1, "UTF-8 text", "save the file as UTF-8").raised(
+        text, file
+    )
 
 
 def _bom(file: str) -> Diagnostic:
@@ -94,20 +120,20 @@ def _bom(file: str) -> Diagnostic:
 def _precheck(text: Text) -> None:
     if found := _UNREADABLE.search(text.text):
         name = f"U+{ord(found[0]):04X}"
-        raise Rejected(
+        raise RejectedError(
             "E0103", f"the character {name} may not stand in YAML", *found.span(), "printable text",
             "remove it, or write it as an escape in double quotes",
         )  # fmt: skip
     if found := _OTHER_BREAKS.search(text.text):
         name = f"U+{ord(found[0]):04X}"
-        raise Rejected(
+        raise RejectedError(
             "E0103", f"the character {name} is a line break to some readers and not to others", *found.span(),
             "ordinary line breaks", "replace it by a space, or by an escape in double quotes",
         )  # fmt: skip
     if found := _LONG_TAG.search(text.text):
-        raise Rejected("E0110", "a tag of this length", *found.span(), "no tags", "remove the tag")
+        raise RejectedError("E0110", "a tag of this length", *found.span(), "no tags", "remove the tag")
     if found := _DEEP_FLOW.search(text.text):
-        raise Rejected("E0109", "brackets are nested too deeply", *found.span(), "at most 64 levels", "flatten it")
+        raise RejectedError("E0109", "brackets are nested too deeply", *found.span(), "at most 64 levels", "flatten it")
 
 
 def _events(text: str) -> Iterator[Any]:
@@ -116,24 +142,26 @@ def _events(text: str) -> Iterator[Any]:
     except MarkedYAMLError as error:
         raise _syntax(error, text) from error
     except YAMLError as error:
-        raise Rejected("E0104", f"not YAML: {error}", 0, 1, "YAML 1.2", "correct the file") from error
+        raise RejectedError("E0104", f"not YAML: {error}", 0, 1, "YAML 1.2", "correct the file") from error
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError) as error:
         # ruamel 0.19 lets these escape for malformed escapes in tags (`!%%`) and cut-off directives.
-        raise Rejected("E0104", f"not YAML: {error}", 0, 1, "YAML 1.2", "correct the file") from error
+        raise RejectedError("E0104", f"not YAML: {error}", 0, 1, "YAML 1.2", "correct the file") from error
 
 
-def _syntax(error: MarkedYAMLError, text: str) -> Rejected:
+def _syntax(error: MarkedYAMLError, text: str) -> RejectedError:
     mark = error.problem_mark or error.context_mark
     offset = min(mark.index, len(text)) if mark else 0
     problem = (error.problem or error.context or "not YAML").replace("\n", " ")
     context = f" ({error.context.strip()})" if error.context and error.problem else ""
     if text[offset : offset + 1] == "\t":
-        return Rejected(
+        return RejectedError(
             "E0105", "a tab stands where YAML wants spaces", offset, offset + 1, "spaces", "indent with spaces"
         )
+    if text[offset - 1 : offset + 1] == "${" or text[offset : offset + 2] == "${":
+        return variable(text, text.rindex("$", 0, offset + 1))  # `${` opens a mapping inside brackets
     if "undefined tag handle" in problem:
-        return Rejected("E0110", problem, offset, offset + 1, "no tags", "quote a value that starts with `!`")
-    return Rejected("E0104", f"not YAML: {problem}{context}", offset, offset + 1, "YAML 1.2", _advice(problem))
+        return RejectedError("E0110", problem, offset, offset + 1, "no tags", "quote a value that starts with `!`")
+    return RejectedError("E0104", f"not YAML: {problem}{context}", offset, offset + 1, "YAML 1.2", _advice(problem))
 
 
 def _advice(problem: str) -> str:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import linecache
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.fx.experimental._config
 
 from dspec.spec.models import Dim
 from dspec.spec.records import Interface, Port
 from dspec.targets.artifacts.onnx import BUILDER
 from dspec.targets.protocol import Artifact, Program
 
-Shapes = Mapping[str, Sequence[int | str]]
+Ports = Mapping[str, tuple[str, Sequence[int | str]]]
 DIMS = {
     "batch": Dim(min=1, max=32),
     "seq": Dim(min=2, max=64),
@@ -51,19 +51,21 @@ def example(dtype: str, shape: Sequence[int | str], sizes: Mapping[str, int], se
 
 def capture(
     model: torch.nn.Module,
-    inputs: Mapping[str, tuple[str, Sequence[int | str]]],
-    outputs: Mapping[str, tuple[str, Sequence[int | str]]],
+    inputs: Ports,
+    outputs: Ports,
     folder: Path,
 ) -> Program:
     """Save the program of `model`: `inputs` and `outputs` are name → (dtype, shape)."""
     folder.mkdir(parents=True, exist_ok=True)
     examples = tuple(example(dtype, shape, SIZES) for dtype, shape in inputs.values())
     used = {size for _, shape in inputs.values() for size in shape if isinstance(size, str)}
-    dims = {name: _export_dim(name) for name in used}
     shapes = tuple(
-        {axis: dims[size] for axis, size in enumerate(shape) if isinstance(size, str)} for _, shape in inputs.values()
+        {axis: _export_dim(size) for axis, size in enumerate(shape) if isinstance(size, str)}
+        for _, shape in inputs.values()
     )
-    with warnings.catch_warnings(), torch.inference_mode():
+    # Sizes of 1 are ordinary sizes: without this, torch guards them away.
+    oblivious = torch.fx.experimental._config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
+    with warnings.catch_warnings(), torch.inference_mode(), oblivious:
         warnings.simplefilter("ignore")
         exported = torch.export.export(Flat(model, list(inputs)), examples, dynamic_shapes=(shapes,))
         torch.export.save(exported, folder / "model.pt2")
@@ -83,12 +85,7 @@ def capture(
 
 
 def _export_dim(name: str) -> Any:
-    dim = DIMS[name]
-    if dim.multiple_of == 1:
-        return torch.export.Dim(name, min=dim.min, max=dim.max)
-    step = dim.multiple_of
-    assert dim.max is not None
-    return step * torch.export.Dim(f"_{name}", min=-(-dim.min // step), max=dim.max // step)
+    return torch.export.Dim.AUTO(min=DIMS[name].min, max=DIMS[name].max)  # type: ignore[attr-defined]
 
 
 def _symbols(exported: Any, interface: Interface) -> dict[str, str]:
@@ -111,15 +108,6 @@ def _sources(exported: Any) -> dict[str, str]:
                 found[node.name] = f"{Path(place[1]).name}:{int(place[2].split('line ')[1].split(',')[0])}"
                 break
     return found
-
-
-@pytest.fixture
-def build(tmp_path: Path) -> Callable[..., tuple[Program, Artifact]]:
-    def made(model: torch.nn.Module, inputs: Any, outputs: Any, **options: Any) -> tuple[Program, Artifact]:
-        program = capture(model.eval(), inputs, outputs, tmp_path / "program")
-        return program, BUILDER.build(program, options, tmp_path / "artifact")
-
-    return made
 
 
 def session(artifact: Artifact) -> Any:
@@ -152,6 +140,29 @@ def worst(program: Program, model: torch.nn.Module, run: Any, sizes: Mapping[str
     )
 
 
-@pytest.fixture(autouse=True)
-def fresh_lines() -> None:
-    linecache.clearcache()
+class Lab:
+    """What the tests of this folder share."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def capture(self, model: torch.nn.Module, inputs: Ports, outputs: Ports) -> Program:
+        return capture(model.eval(), inputs, outputs, self.folder / "program")
+
+    def build(self, model: torch.nn.Module, inputs: Ports, outputs: Ports, **options: int) -> tuple[Program, Artifact]:
+        program = self.capture(model, inputs, outputs)
+        return program, BUILDER.build(program, options, self.folder / "artifact")
+
+    session = staticmethod(session)
+    worst = staticmethod(worst)
+    example = staticmethod(example)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def module_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return Lab(tmp_path_factory.mktemp("onnx"))

@@ -7,8 +7,9 @@ import site
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -41,17 +42,20 @@ class Closure:
 
 
 def closure(spec: Spec, code: UserCode) -> Closure:
-    """What user code loaded so far; raises SpecError naming every file that the spec does not declare."""
+    """What user code loaded so far; raises SpecError like `check_declared`."""
+    check_declared(spec, code)
     modules, files = code.watch.modules(), code.watch.files()
-    found = [
-        *_undeclared_modules(spec, code, modules),
-        *_undeclared_files(spec, code, files, modules),
-    ]
-    if found:
-        raise SpecError(found)
     sources = [path for path in modules if code.places.own(str(path))]
     data = [path for path in files if code.places.own(str(path))]
     return Closure(read=tuple(sorted({*sources, *data})), distributions=_distributions(code, sources))
+
+
+def check_declared(spec: Spec, code: UserCode) -> None:
+    """Raise SpecError naming every file that user code loaded and the spec does not declare."""
+    modules, files = code.watch.modules(), code.watch.files()
+    found = [*_undeclared_modules(spec, code, modules), *_undeclared_files(spec, code, files, modules)]
+    if found:
+        raise SpecError(found)
 
 
 def _undeclared_modules(spec: Spec, code: UserCode, modules: Iterable[Path]) -> Iterator[Diagnostic]:
@@ -143,10 +147,15 @@ def _editable_roots() -> set[str]:
 
 
 def _distributions(code: UserCode, sources: Iterable[Path]) -> tuple[str, ...]:
-    owners = packages_distributions()
+    owners = _owners()
     top = {name.partition(".")[0] for name in code.watch.imported} | {"torch"}
     top |= {name for path in sources for name in _imports(path)}
     return tuple(sorted({owner for name in top for owner in owners.get(name, ())} - {"dspec"}))
+
+
+@cache
+def _owners() -> Mapping[str, list[str]]:
+    return packages_distributions()
 
 
 def _imports(path: Path) -> set[str]:

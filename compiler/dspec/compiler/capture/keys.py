@@ -8,9 +8,10 @@ from fnmatch import fnmatchcase
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from dspec.compiler.capture.weights import Checkpoint, Group
-from dspec.spec.errors import ExportError
+from dspec.spec.errors import DspecError, ExportError
 from dspec.spec.models import Weights
 
 _WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
@@ -78,7 +79,7 @@ class Match:
 
 
 def _identity(key: str, value: torch.Tensor) -> object:
-    if isinstance(value, nn.parameter.UninitializedTensorMixin) or not value.numel() or value.is_meta:
+    if isinstance(value, UninitializedTensorMixin) or not value.numel() or value.is_meta:
         return key
     return value.untyped_storage().data_ptr(), value.storage_offset(), value.shape, value.stride()
 
@@ -90,6 +91,10 @@ def match(checkpoint: Checkpoint, names: Names, wanted: Weights, file: str) -> M
     """
     readings = [reading for group in checkpoint.groups for reading in _readings(group, names, wanted)]
     exact = [reading for reading in readings if not reading.distance(names)]
+    if not readings:
+        hint = f"its keys begin: {', '.join(list(checkpoint.groups[0].tensors)[:5])}"
+        message = f"{file}: no key begins with {wanted.prefix}"
+        raise ExportError.of("E0412", message, key="model.weights.prefix", hint=hint)
     if not exact:
         raise _mismatch(min(readings, key=lambda reading: reading.distance(names)), names, file)
     best = exact[0]
@@ -132,9 +137,10 @@ def _renamings(
     path: str, tensors: Mapping[str, torch.Tensor], names: Names, wanted: Weights
 ) -> Iterator[tuple[Mapping[str, torch.Tensor], tuple[str, ...]]]:
     if wanted.prefix:
-        stripped = {key.removeprefix(wanted.prefix): value for key, value in tensors.items()}
-        selects = f"{path}.".startswith(wanted.prefix) and path
-        yield (tensors if selects else stripped), ()
+        if path and f"{path}." == wanted.prefix:
+            yield tensors, ()
+        elif any(key.startswith(wanted.prefix) for key in tensors):
+            yield {key.removeprefix(wanted.prefix): value for key, value in tensors.items()}, ()
         return
     yield tensors, ()
     bare = {_unwrapped(key): value for key, value in tensors.items()}
@@ -177,7 +183,7 @@ def _prefixes(parts: list[str]) -> list[str]:
     return [".".join(parts[: end + 1]) + "." for end in range(len(parts))]
 
 
-def _mismatch(nearest: Match, names: Names, file: str) -> ExportError:
+def _mismatch(nearest: Match, names: Names, file: str) -> DspecError:
     missing, unexpected = names.missing(nearest.tensors), names.unexpected(nearest.tensors)
     here = len(names.required) - len(missing)
     where = f" (container {nearest.path})" if nearest.path else ""
@@ -185,16 +191,14 @@ def _mismatch(nearest: Match, names: Names, file: str) -> ExportError:
         _listed("missing in the file", missing),
         _listed("unexpected in the file", unexpected),
     ]
-    return ExportError(
-        ExportError.of(
-            "E0412",
-            f"{file}{where}: {here} of the module's {len(names.required)} tensors are there; "
-            f"{len(missing)} missing, {len(unexpected)} unexpected",
-            key="model.weights",
-            expected="every key of the module's state_dict and no other",
-            hint="model.weights.prefix strips a prefix, model.weights.ignore leaves keys out; else check model.config",
-            notes=tuple(note for note in notes if note),
-        ).diagnostics
+    return ExportError.of(
+        "E0412",
+        f"{file}{where}: {here} of the module's {len(names.required)} tensors are there; "
+        f"{len(missing)} missing, {len(unexpected)} unexpected",
+        key="model.weights",
+        expected="every key of the module's state_dict and no other",
+        hint="model.weights.prefix strips a prefix, model.weights.ignore leaves keys out; else check model.config",
+        notes=tuple(note for note in notes if note),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from dspec.compiler.capture.keys import Match, Names, match
 from dspec.compiler.capture.weights import read_checkpoint
@@ -70,7 +71,7 @@ def _check_shapes(stored: Tensors, state: Tensors, file: str) -> None:
     wrong = [
         f"{key}: {list(value.shape)} in the file, {list(state[key].shape)} in the module"
         for key, value in stored.items()
-        if not isinstance(state[key], nn.parameter.UninitializedTensorMixin) and value.shape != state[key].shape
+        if not isinstance(state[key], UninitializedTensorMixin) and value.shape != state[key].shape
     ]
     if wrong:
         hint = "check model.config: the module was built in other sizes"

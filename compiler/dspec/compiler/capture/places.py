@@ -81,21 +81,18 @@ class Places:
     def of_lines(self, lines: Iterable[Line]) -> Place | None:
         """`lines` outermost first."""
         known = list(lines)
-        inside = _last((library, line) for name, line in known if (library := self.library(name)))
-        mine = _last((name, line) for name, line in known if self.own(name))
-        via = f"{inside[0]}:{inside[1]}" if inside else ""
-        if mine is None:
+        at = max((number for number, (name, _) in enumerate(known) if self.own(name)), default=-1)
+        further = ((library, line) for name, line in known[at + 1 :] if (library := self.library(name)))
+        inside = next(reversed(list(further)), None)
+        if at < 0:
             return Place(file=inside[0], line=inside[1]) if inside else None
-        text = linecache.getline(*mine).strip()
-        return Place(file=self.own(mine[0]) or "", line=mine[1], text=text, inside=via)
+        name, line = known[at]
+        via = f"{inside[0]}:{inside[1]}" if inside else ""
+        return Place(file=self.own(name) or "", line=line, text=linecache.getline(name, line).strip(), inside=via)
 
 
 def _roots(*names: str) -> tuple[str, ...]:
     return tuple(sorted({str(Path(name).resolve()) for name in names} | set(names)))
-
-
-def _last(found: Iterable[Line]) -> Line | None:
-    return next(reversed(list(found)), None)
 
 
 def _traceback_lines(trace: TracebackType | None) -> Iterator[Line]:

@@ -111,7 +111,8 @@ class UserCode:
 def _load_apart(name: str, path: Path) -> ModuleType:
     """A file whose name a loaded module already has (queue.py), or that is no identifier, under a name of its own."""
     found = importlib.util.spec_from_file_location(name, path)
-    assert found and found.loader
+    assert found
+    assert found.loader
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module
     found.loader.exec_module(module)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dspec.spec.errors import ExportError
+from dspec.spec.errors import DspecError, ExportError
 
 _DEPTH = 3  # of containers: {"model": {"state_dict": {…}}}
 _FOREIGN = {
@@ -67,8 +67,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(groups=groups, extras=extras)
 
 
-def _refuse(path: Path, what: str, hint: str, code: str = "E0410") -> ExportError:
-    return ExportError(ExportError.of(code, f"{path.name} {what}", key="model.weights", hint=hint).diagnostics)
+def _refuse(path: Path, what: str, hint: str, code: str = "E0410") -> DspecError:
+    return ExportError.of(code, f"{path.name} {what}", key="model.weights", hint=hint)
 
 
 def _reader(path: Path, head: bytes) -> Callable[[Path], Mapping[Any, Any]]:

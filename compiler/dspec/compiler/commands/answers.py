@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from dspec.compiler.bundle import check_digests
@@ -43,33 +44,25 @@ def judge_answers(options: argparse.Namespace) -> int:
     return 0
 
 
-def _cases(bundle: Any, answers: dict[str, Any], tolerance: dict[str, Any]) -> list[Case]:
+def _cases(bundle: Path, answers: dict[str, Any], tolerance: dict[str, Any]) -> list[Case]:
     try:
-        from dspec.targets.shipped.compare import compare
+        from dspec.targets.shipped.compare import compare_outputs
         from dspec.targets.shipped.golden import array_from_json, read_golden
     except ImportError as error:
         raise MachineError.of(
-            "E0605",
-            f"comparing answers needs {error.name}",
-            hint="pip install 'dspec[onnxruntime]'",
+            "E0605", f"comparing answers needs {error.name}", hint="pip install 'dspec[onnxruntime]'"
         ) from error
     cases = []
     for vector in read_golden(bundle / "golden"):
-        given = answers.get(vector.id, {"outputs": {}})["outputs"]
-        outputs, valid = {}, {}
-        for name, reference in vector.outputs.items():
-            got = array_from_json(given[name]) if name in given else None
-            rule = tolerance.get(name, {})
-            topk = (rule["min_topk_agreement"]["k"],) if rule.get("min_topk_agreement") else ()
-            outputs[name] = _error(compare(reference, got, topk=topk))
-            if rule.get("valid"):
-                valid[name] = _error(compare(reference, got, topk=topk, mask=vector.door[rule["valid"]]))
-        cases.append(Case(id=vector.id, kind="fixture", outputs=outputs, valid=valid))
+        named = answers.get(vector.id, {"outputs": {}})["outputs"]
+        given = {name: array_from_json(packed) for name, packed in named.items()}
+        outputs, valid = compare_outputs(vector.outputs, given, tolerance, vector.door)
+        cases.append(Case(id=vector.id, kind="fixture", outputs=_errors(outputs), valid=_errors(valid)))
     return cases
 
 
-def _error(found: dict[str, Any]) -> OutputError:
-    return OutputError.model_validate_json(json.dumps(found))
+def _errors(found: dict[str, Any]) -> dict[str, OutputError]:
+    return {name: OutputError.model_validate_json(json.dumps(error)) for name, error in found.items()}
 
 
 def _outside(case: Case, tolerance: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     others = [read_measurement(path) for path in options.evidence]
     loaded = load(options.file, catalogue())
-    result = build(loaded, Store(root=options.store), options.bundles, others, reporter())
+    result = build(loaded, Store(root=options.store.resolve()), options.bundles, others, reporter())
     if options.format == "json":
         print(json.dumps(build_json(result), indent=1))
     else:

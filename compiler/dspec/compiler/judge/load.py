@@ -42,9 +42,7 @@ def _percentile(found: Latency, name: str, limit: float) -> tuple[Verdict, str]:
     lower, upper = percentile_bounds(samples, share)
     enough = beyond(len(samples), share) >= MIN_BEYOND
     verdict: Verdict = "inconclusive"
-    if found.errors:
-        verdict = "fail"
-    elif lower > limit:
+    if found.errors or lower > limit:
         verdict = "fail"
     elif upper <= limit and enough:
         verdict = "pass"

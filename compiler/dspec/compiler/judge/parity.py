@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dspec.compiler.judge.question import Question
 from dspec.spec.models import Policy
-from dspec.spec.records import Case, GateVerdict, OutputError, Spread
+from dspec.spec.records import Case, GateVerdict, OutputError, Spread, Verdict
 from dspec.targets.shipped.tolerance import broken_by, least_scale, merge, worst
 
 VACUOUS_BELOW = 10  # the reference must vary by this many times what the tolerance lets pass
@@ -34,14 +36,14 @@ def parity(question: Question) -> GateVerdict:
     if len(failing) > allowed:
         return GateVerdict(gate="parity", verdict="fail", measured=measured, limit=limit, detail=(count, *detail))
     vacuous = [line for name, policy in question.policies.items() if (line := _vacuous(name, policy, found.spread))]
-    verdict = "inconclusive" if vacuous or not found.cases else "pass"
+    verdict: Verdict = "inconclusive" if vacuous or not found.cases else "pass"
     return GateVerdict(
         gate="parity",
         verdict=verdict,
         measured=measured,
         limit=limit,
         detail=(count, *vacuous, *detail),
-    )  # type: ignore[arg-type]
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,14 +75,16 @@ def _error_of(case: Case, name: str, policy: Policy) -> OutputError:
     return part.get(name) or OutputError(broken="no comparison was made for this output")
 
 
-def _named(case: Case, error: OutputError) -> list[dict[str, object]]:
+def _named(case: Case, error: OutputError) -> list[dict[str, Any]]:
     return [point.model_dump(mode="json") | {"case": case.id} for point in error.frontier]
 
 
-def _summary(policy: Policy, frontier: list[dict[str, object]], pairs: list[tuple[Case, OutputError]]) -> str:
+def _summary(policy: Policy, frontier: list[dict[str, Any]], pairs: list[tuple[Case, OutputError]]) -> str:
     words = []
+    if not frontier and any(not error.broken for _, error in pairs):
+        words.append("max |Δ| 0")
     if frontier:
-        top = max(frontier, key=lambda point: float(point["diff"]))  # type: ignore[arg-type]
+        top = max(frontier, key=lambda point: float(point["diff"]))
         words.append(f"max |Δ| {top['diff']:.3g} at {_place(top)}")
     cosines = [error.cosine for _, error in pairs if error.cosine is not None]
     if policy.min_cosine is not None and cosines:
@@ -92,22 +96,21 @@ def _summary(policy: Policy, frontier: list[dict[str, object]], pairs: list[tupl
     return ", ".join(words) or "nothing comparable"
 
 
-def _place(point: dict[str, object]) -> str:
-    return f"{list(point['index'])} of {point['case']}"  # type: ignore[call-overload]
+def _place(point: Mapping[str, Any]) -> str:
+    return f"{list(point['index'])} of {point['case']}"
 
 
-def _least(name: str, policy: Policy, frontier: list[dict[str, object]]) -> str:
+def _least(name: str, policy: Policy, frontier: list[dict[str, Any]]) -> str:
     atol, rtol = policy.atol or 0.0, policy.rtol or 0.0
-    ratio, point = worst(frontier, atol, rtol)
+    share, point = worst(frontier, atol, rtol)
+    if point is None:
+        return f"{name}: no element differs"
     least = least_scale(frontier, atol, rtol)
+    beside = "no rtol would do (a reference of 0 differs)" if math.isinf(least.rtol) else f"rtol {least.rtol:.3g}"
     return (
-        f"{name}: worst element {_place(point)} is {ratio:.3g} times its tolerance; the least tolerance that would have "
-        f"passed: atol {least['atol']:.3g} at rtol {rtol:g}, or rtol {_or_none(least['rtol'])} at atol {atol:g}"
+        f"{name}: worst element {_place(point)} is {share:.3g} times what is allowed; the least tolerance that would have "
+        f"passed: atol {least.atol:.3g} at rtol {rtol:g}, or {beside} at atol {atol:g}"
     )
-
-
-def _or_none(value: float | None) -> str:
-    return "none (a reference of 0 differs)" if value is None else f"{value:.3g}"
 
 
 def _noise(name: str, spread: Spread | None) -> str:

@@ -25,7 +25,7 @@ class Question:
     def unmeasured(self, gate: Gate, limit: str = "") -> GateVerdict | None:
         """The verdict where no number was taken, else None."""
         reason = self.measurement.missing.get(gate)
-        return reason and GateVerdict(gate=gate, verdict="unmeasured", limit=limit, detail=(reason,)) or None
+        return (reason and GateVerdict(gate=gate, verdict="unmeasured", limit=limit, detail=(reason,))) or None
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:

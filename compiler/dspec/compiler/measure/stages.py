@@ -94,7 +94,8 @@ def _smoke_request(bundle: Path, inputs: Mapping[str, Path]) -> Path:
     """A file with one raw request in JSON form."""
     if "reference" not in inputs:
         golden = bundle / "golden"
-        return golden / json.loads((golden / "index.json").read_text())["fixtures"][0]["folder"] / "request.json"
+        first: str = json.loads((golden / "index.json").read_text())["fixtures"][0]["folder"]
+        return golden / first / "request.json"
     file = inputs["reference"] / "smoke-request.json"
     file.write_text(json.dumps(_index(inputs)["fixtures"][0]["request"]))
     return file

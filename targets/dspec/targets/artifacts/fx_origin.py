@@ -91,5 +91,5 @@ def _operator(node: torch.fx.Node) -> str:
 
 def _module(node: torch.fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or {}
-    paths = [str(path) for path, _ in stack.values() if path]
+    paths = [str(entry[0]) for entry in stack.values() if entry[0]]
     return paths[-1] if paths else ""

@@ -1,9 +1,9 @@
 """Program → one ONNX file, with what it promises read back from it.
 
-    convert   torch's exporter on a copy of the program          onnx_convert
-    bind      the interface's names and dims, nothing of here    onnx_graph
-    write     the same bytes everywhere                          onnx_write
-    check     the written file against the interface             onnx_check
+convert   torch's exporter on a copy of the program          onnx_convert
+bind      the interface's names and dims, nothing of here    onnx_graph
+write     the same bytes everywhere                          onnx_write
+check     the written file against the interface             onnx_check
 """
 
 from __future__ import annotations

@@ -25,9 +25,8 @@ _ABSOLUTE = re.compile(r"(?:^|[\s\"'=(])(?:/[\w.@+-]+){2,}\.\w+|(?:^|[\s\"'=(])[
 def check(path: Path, interface: Interface, origins: Mapping[str, str], opset: int = 0) -> dict[str, Any]:
     """Facts about the file: opset, IR version, nodes, operators, parameters, bytes, inputs that nothing reads.
 
-    Args:
-        origins: first output of a node → where the user wrote it, in words.
-        opset: the one that was asked for; 0 for any.
+    `origins` maps the first output of a node to where the user wrote it, in words. `opset` is the one that was asked
+    for, 0 for any.
 
     Raises:
         ExportError: E0503 to E0516, one per kind of broken promise.
@@ -138,15 +137,13 @@ def _strings(message: Any) -> Iterator[str]:
     if isinstance(message, onnx.TensorProto):
         yield from (message.name, message.doc_string)
         return
-    for field, value in message.ListFields():
-        values = value if not hasattr(value, "ListFields") and not isinstance(value, (str, bytes, int, float)) else [value]
-        for one in values:
+    for _, value in message.ListFields():
+        single = hasattr(value, "ListFields") or isinstance(value, (str, bytes, int, float))
+        for one in [value] if single else value:
             if hasattr(one, "ListFields"):
                 yield from _strings(one)
-            elif isinstance(one, bytes):
-                yield one.decode(errors="replace")
-            elif isinstance(one, str):
-                yield one
+            elif isinstance(one, (bytes, str)):
+                yield one if isinstance(one, str) else one.decode(errors="replace")
 
 
 def _check_valid(path: Path) -> None:
@@ -154,7 +151,9 @@ def _check_valid(path: Path) -> None:
         onnx.checker.check_model(str(path))
     except (onnx.checker.ValidationError, OSError) as error:
         text = str(error).strip().partition("\n\n")[0]
-        raise _broken("E0508", f"{path.name} is not valid ONNX: {text[:400]}", "a file that onnx.checker accepts") from error
+        raise _broken(
+            "E0508", f"{path.name} is not valid ONNX: {text[:400]}", "a file that onnx.checker accepts"
+        ) from error
 
 
 def _facts(model: onnx.ModelProto, path: Path, opset: int) -> dict[str, Any]:

@@ -42,7 +42,8 @@ def strip(model: ir.Model) -> None:
     model.doc_string = None
     model.producer_name, model.producer_version = "pytorch", ""
     model.graph.name = GRAPH_NAME
-    for part in (model.graph, *model.functions.values()):
+    parts: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+    for part in parts:
         part.metadata_props.clear()
         part.doc_string = None
         for node in ir.traversal.RecursiveGraphIterator(part):

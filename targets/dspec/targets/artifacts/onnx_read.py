@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from dspec.spec.errors import DspecError, ExportError
 
@@ -20,10 +21,21 @@ def read(path: Path, error: type[DspecError] = ExportError) -> onnx.ModelProto:
         error: E0508 not an ONNX file, E0510 external data that is not a plain file of the model's folder.
     """
     try:
-        model = onnx.load_model_from_string(path.read_bytes())
-    except (OSError, DecodeError) as found:
+        model = _parse(path)
+    except (OSError, ValueError, DecodeError) as found:
         raise error.of("E0508", f"{path.name} can't be read as ONNX: {found}", hint="build the bundle again") from found
     check_external_data(model, path.parent, error)
+    return model
+
+
+def _parse(path: Path) -> onnx.ModelProto:
+    model = onnx.ModelProto()
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,  # not read(): the weights would stand in memory twice
+    ):
+        model.ParseFromString(view)
     return model
 
 

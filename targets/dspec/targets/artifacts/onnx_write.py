@@ -1,7 +1,7 @@
 """An ONNX file with the same bytes everywhere, written tensor by tensor.
 
-Protobuf's own serializer needs every weight two more times in memory. The bytes here are those that it would write, field
-by field in order, with the tensors streamed in their place.
+Protobuf's own serializer needs every weight two more times in memory. The bytes here are those that it would write,
+field by field in order, with the tensors streamed in their place.
 """
 
 from __future__ import annotations

@@ -30,10 +30,8 @@ def cast(array: Array, to: np.dtype[Any]) -> Array:
     → int, never number → bool. Integers must fit, and a finite float must stay finite. Raises
     ValueError in words.
     """
-    if array.dtype == to:
-        return np.ascontiguousarray(array).reshape(
-            array.shape
-        )  # ascontiguousarray alone makes 0-d arrays 1-d
+    if array.dtype == to and array.dtype.isnative:
+        return array if array.flags.c_contiguous else array.copy()
     if array.dtype.kind not in NUMBERS or RANK[array.dtype.kind] > RANK[to.kind] or to.kind == "b":
         raise ValueError(f"dtype {array.dtype.name}, which does not become {to.name} without loss")
     if array.dtype == np.bool_:
@@ -42,11 +40,7 @@ def cast(array: Array, to: np.dtype[Any]) -> Array:
         _check_fits(array, to)
     with np.errstate(over="ignore"):
         found = np.ascontiguousarray(array, to).reshape(array.shape)
-    if (
-        to.kind == "f"
-        and np.isinf(found).any()
-        and not np.array_equal(np.isinf(found), np.isinf(array))
-    ):
+    if to.kind == "f" and np.isinf(found).any() and not np.array_equal(np.isinf(found), np.isinf(array)):
         raise ValueError(f"a value outside the range of {to.name}")
     return found
 
@@ -55,9 +49,7 @@ def _check_fits(array: Array, to: np.dtype[Any]) -> None:
     bounds = np.iinfo(to)
     least, most = int(array.min()), int(array.max())
     if least < bounds.min or most > bounds.max:
-        raise ValueError(
-            f"the value {least if least < bounds.min else most}, outside the range of {to.name}"
-        )
+        raise ValueError(f"the value {least if least < bounds.min else most}, outside the range of {to.name}")
 
 
 def position(index: tuple[Any, ...]) -> str:

@@ -1,4 +1,4 @@
-"""How far one array is from another, before any tolerance: the numbers that policies are held to."""
+"""How far one array is from another, before any tolerance."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from .frontier import CHUNK, Frontier
 Error = dict[str, Any]  # the JSON form of `OutputError`: frontier, cosine, topk, broken
 
 
-def compare(
-    reference: Array, got: Any, *, topk: Sequence[int] = (), mask: Array | None = None
-) -> Error:
+def compare(reference: Array, got: Any, *, topk: Sequence[int] = (), mask: Array | None = None) -> Error:
     """The error of `got` against `reference`, computed in float64.
 
     `frontier` holds the points {ref, diff, index} that decide any (atol, rtol). `cosine` is the
@@ -58,9 +56,10 @@ def compare_outputs(
     policies: Mapping[str, Mapping[str, Any]],
     door: Mapping[str, Array],
 ) -> tuple[dict[str, Error], dict[str, Error]]:
-    """(`outputs`, `valid`) of a case: every output, and again over valid positions where a policy
-    names a mask (an input, found in `door`).
-    """  # noqa: D205
+    """(`outputs`, `valid`) of a case: every output, and those with a mask over its positions.
+
+    `policies` name the mask as `valid`: an input, found in `door`; and the k of the top-k share.
+    """
     outputs, valid = {}, {}
     for name, array in reference.items():
         policy = policies.get(name, {})
@@ -120,11 +119,13 @@ def _differences(reference: Array, got: Array) -> tuple[Array, Array, Array]:
         return _whole_differences(reference, got)
     ref, its = reference.astype(np.float64), got.astype(np.float64)
     finite = np.isfinite(ref) & np.isfinite(its)
-    if finite.all():
-        return np.abs(ref), np.abs(its - ref), np.zeros(ref.shape, bool)
-    same = (ref == its) | (np.isnan(ref) & np.isnan(its))
-    ref, its = np.where(finite, ref, 0.0), np.where(finite, its, 0.0)
-    return np.abs(ref), np.abs(its - ref), ~finite & ~same
+    odd = np.zeros(ref.shape, bool)
+    if not finite.all():
+        odd = ~finite & (ref != its) & ~(np.isnan(ref) & np.isnan(its))
+        ref, its = np.where(finite, ref, 0.0), np.where(finite, its, 0.0)
+    with np.errstate(over="ignore"):
+        diff = np.minimum(np.abs(its - ref), np.finfo(np.float64).max)
+    return np.abs(ref), diff, odd
 
 
 def _whole_differences(reference: Array, got: Array) -> tuple[Array, Array, Array]:
@@ -195,7 +196,7 @@ def _largest(array: Array) -> Array:
 
 
 def _least_topk(reference: Array, got: Array, counts: Array | None, k: int) -> float | None:
-    """Ties are settled in got's favour: which of equal values a kernel lists first means nothing."""
+    """Ties are settled in favour of `got`: the order of equal values means nothing."""
     if not reference.size:
         return None
     k = min(k, reference.shape[1])

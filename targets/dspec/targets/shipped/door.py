@@ -18,10 +18,11 @@ class Door:
     counts items.
     """
 
-    def __init__(
-        self, inputs: Mapping[str, Any], dims: Mapping[str, Any], batch: str | None
-    ) -> None:
+    def __init__(self, inputs: Mapping[str, Any], dims: Mapping[str, Any], batch: str | None) -> None:
         self.inputs, self.dims, self.batch = inputs, dims, batch
+        self._bounds = {
+            name: (dim.get("min", 0), dim.get("max"), dim.get("multiple_of", 1)) for name, dim in dims.items()
+        }
         self._dtypes = {name: dtype(port["dtype"]) for name, port in inputs.items()}
 
     def enter(self, values: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Array]:
@@ -52,57 +53,45 @@ class Door:
                 f"{_input(name, field)} is no array of numbers",
                 f"{self.inputs[name]['dtype']}",
             )
-        shape = list(self.inputs[name]["shape"])
+        shape = self.inputs[name]["shape"]
         if self.batch in shape and array.ndim == len(shape) - 1:
-            array = np.expand_dims(array, shape.index(self.batch))
+            axis = shape.index(self.batch)
+            array = array.reshape(*array.shape[:axis], 1, *array.shape[axis:])
         elif array.ndim == len(shape) - 1 and shape[0] == 1:
             array = array[np.newaxis]
         try:
             return cast(array, self._dtypes[name])
         except ValueError as error:
-            raise RequestError(
-                field, f"{_input(name, field)} has {error}", self._dtypes[name].name
-            ) from error
+            raise RequestError(field, f"{_input(name, field)} has {error}", self._dtypes[name].name) from error
 
     def _check_dtype(self, name: str, tensor: Any, field: str) -> None:
         if not isinstance(tensor, np.ndarray) or tensor.dtype != self._dtypes[name]:
             found = tensor.dtype if isinstance(tensor, np.ndarray) else type(tensor).__name__
-            raise RequestError(
-                field, f"{_input(name, field)} of dtype {found}", f"{self._dtypes[name].name}"
-            )
+            raise RequestError(field, f"{_input(name, field)} of dtype {found}", f"{self._dtypes[name].name}")
 
-    def _check_sizes(
-        self, name: str, found: tuple[int, ...], field: str, sizes: dict[str, tuple[int, str]]
-    ) -> None:
+    def _check_sizes(self, name: str, found: tuple[int, ...], field: str, sizes: dict[str, tuple[int, str]]) -> None:
         shape = self.inputs[name]["shape"]
         if len(found) != len(shape):
-            raise RequestError(
-                field, f"{_input(name, field)} of shape {list(found)}", f"shape {_words(shape)}"
-            )
-        for axis, (size, wanted) in enumerate(zip(found, shape, strict=True)):
-            place = f"axis {axis} of {_input(name, field)} is {size}"
-            if isinstance(wanted, int):
-                if size != wanted:
-                    raise RequestError(field, place, f"{wanted} (shape {_words(shape)})")
-            elif sizes.setdefault(wanted, (size, name))[0] != size:
-                other, of = sizes[wanted]
-                raise RequestError(field, place, f"{other}, as {wanted} is in {of}")
-            else:
-                self._check_dim(wanted, size, place, field)
+            raise RequestError(field, f"{_input(name, field)} of shape {list(found)}", f"shape {_words(shape)}")
+        for axis, size in enumerate(found):
+            expected = self._misfit(shape, axis, size, name, sizes)
+            if expected:
+                raise RequestError(field, f"axis {axis} of {_input(name, field)} is {size}", expected)
 
-    def _check_dim(self, dim: str, size: int, place: str, field: str) -> None:
-        bounds = self.dims.get(dim, {})
-        least, most, multiple = (
-            bounds.get("min", 0),
-            bounds.get("max"),
-            bounds.get("multiple_of", 1),
-        )
+    def _misfit(self, shape: Any, axis: int, size: int, name: str, sizes: dict[str, tuple[int, str]]) -> str:
+        """What was expected, where the size does not fit; `sizes` collects what each dim was first."""
+        dim = shape[axis]
+        if isinstance(dim, int):
+            return "" if size == dim else f"{dim} (shape {_words(shape)})"
+        first, other = sizes.setdefault(dim, (size, name))
+        if first != size:
+            return f"{first}, as {dim} is in {other}"
+        least, most, multiple = self._bounds.get(dim, (0, None, 1))
         if size < least:
-            raise RequestError(field, place, f"at least {least} ({dim})")
+            return f"at least {least} ({dim})"
         if most is not None and size > most:
-            raise RequestError(field, place, f"at most {most} ({dim})")
-        if size % multiple:
-            raise RequestError(field, place, f"a multiple of {multiple} ({dim})")
+            return f"at most {most} ({dim})"
+        return f"a multiple of {multiple} ({dim})" if size % multiple else ""
 
 
 def _input(name: str, field: str) -> str:

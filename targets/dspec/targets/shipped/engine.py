@@ -34,16 +34,12 @@ def open_engine(folder: Path, manifest: Mapping[str, Any]) -> Engine:
     except ModuleNotFoundError as error:
         if error.name == f"{__package__}.engine_{name}":
             raise EngineError(f"this bundle ships no engine {name!r}") from error
-        raise MissingLibrary(
-            f"engine {name} needs {error.name}, which is not installed"
-        ) from error
+        raise MissingLibrary(f"engine {name} needs {error.name}, which is not installed") from error
 
 
 def usable_cores(granted: int) -> int:
     """The cores granted, capped by the process's affinity and its cgroup's quota."""
-    here = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(granted, here, quota_cores() or here))
 
 

@@ -44,9 +44,7 @@ ERRORS_ONLY = 3  # of ORT's log levels: its warnings about the machine are noise
 class OnnxRuntime:
     """One ORT session; `run` may be called from several threads."""
 
-    def __init__(
-        self, session: ort.InferenceSession, outputs: tuple[str, ...], facts: dict[str, str]
-    ) -> None:
+    def __init__(self, session: ort.InferenceSession, outputs: tuple[str, ...], facts: dict[str, str]) -> None:
         self._session, self._outputs, self.facts = session, list(outputs), facts
 
     def run(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
@@ -69,9 +67,7 @@ def open_engine(folder: Path, manifest: Mapping[str, Any]) -> OnnxRuntime:
         raise EngineError(f"this ONNX Runtime has {', '.join(available)}, not {provider}")
     path = folder / manifest["model"]["path"]
     try:
-        session = ort.InferenceSession(
-            path, _session_options(options, threads), providers=[provider]
-        )
+        session = ort.InferenceSession(path, _session_options(options, threads), providers=[provider])
     except Exception as error:
         raise EngineError(f"ONNX Runtime can't load {path.name}: {error}") from error
     if session.get_providers()[0] != provider:
@@ -82,9 +78,7 @@ def open_engine(folder: Path, manifest: Mapping[str, Any]) -> OnnxRuntime:
         "intra_op_threads": str(threads),
         "inter_op_threads": str(options["inter_op_threads"]),
     }
-    facts |= {
-        name: str(options[name]).lower() for name in ("optimization", "spinning", "memory_arena")
-    }
+    facts |= {name: str(options[name]).lower() for name in ("optimization", "spinning", "memory_arena")}
     return OnnxRuntime(session, tuple(manifest["interface"]["outputs"]), facts)
 
 
@@ -94,9 +88,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         raise EngineError(f"unknown option {unknown[0]!r}; there are {', '.join(DEFAULTS)}")
     options = {**DEFAULTS, **given}
     if options["optimization"] not in LEVELS:
-        raise EngineError(
-            f"optimization is {options['optimization']!r}; one of {', '.join(LEVELS)}"
-        )
+        raise EngineError(f"optimization is {options['optimization']!r}; one of {', '.join(LEVELS)}")
     if options["intra_op_threads"] < 0 or options["inter_op_threads"] < 1:
         raise EngineError("intra_op_threads is at least 0, inter_op_threads at least 1")
     return options
@@ -121,9 +113,7 @@ def _check_interface(session: ort.InferenceSession, interface: Mapping[str, Any]
         graph = {port.name: TYPES.get(port.type, port.type) for port in ports}
         declared = {name: port["dtype"] for name, port in interface[side].items()}
         if graph != declared:
-            raise EngineError(
-                f"the graph's {side} are {_words(graph)}; bundle.json declares {_words(declared)}"
-            )
+            raise EngineError(f"the graph's {side} are {_words(graph)}; bundle.json declares {_words(declared)}")
 
 
 def _words(ports: Mapping[str, str]) -> str:

@@ -10,6 +10,8 @@ BundleError           not the caller's fault
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class RequestError(ValueError):
     """The request is at fault: which field, what was found, what was expected.
@@ -46,3 +48,15 @@ class GoldenError(BundleError):
 
 class MissingLibrary(BundleError):  # noqa: N818 (reads as what it is)
     """A library that requirements.txt names is not installed."""
+
+
+def kind(value: Any) -> str:
+    """The kind of a JSON or Python value, in words: what an error says was found."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
+    names: dict[Any, str] = {str: "a text", list: "a list", tuple: "a list", dict: "an object"}
+    return names.get(type(value), f"a value of type {type(value).__name__}")

@@ -21,6 +21,7 @@ import numpy as np
 from .arrays import NUMBERS
 
 LENGTH = struct.Struct(">I")
+ENCODER = json.JSONEncoder(separators=(",", ":"))  # made once: json.dumps makes one per call
 MAX_HEADER = 64 << 20
 MAX_BUFFERS = 2 << 30
 
@@ -35,7 +36,7 @@ def encode(body: Any) -> list[bytes | memoryview]:
     packed = _pack(body, buffers)
     sizes = [len(buffer) for buffer in buffers]
     try:
-        header = json.dumps({"body": packed, "sizes": sizes}, separators=(",", ":")).encode()
+        header = ENCODER.encode({"body": packed, "sizes": sizes}).encode()
     except (TypeError, ValueError) as error:
         raise FrameError(str(error)) from error
     _check_sizes(len(header), sizes)
@@ -73,9 +74,7 @@ def read(stream: BinaryIO) -> Any:
 
 def _check_sizes(header: int, sizes: list[int]) -> None:
     if header > MAX_HEADER or any(size < 0 for size in sizes) or sum(sizes) > MAX_BUFFERS:
-        raise FrameError(
-            f"a frame of {header} + {sum(sizes)} bytes; at most {MAX_HEADER} + {MAX_BUFFERS}"
-        )
+        raise FrameError(f"a frame of {header} + {sum(sizes)} bytes; at most {MAX_HEADER} + {MAX_BUFFERS}")
 
 
 def _whole(data: bytes, size: int) -> bytes:
@@ -97,28 +96,34 @@ def _buffer(stream: BinaryIO, size: int) -> bytearray:
 
 
 def _pack(value: Any, buffers: list[bytes | memoryview]) -> Any:
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return float(value) if isinstance(value, np.floating) else value
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, np.ndarray):
+        return _pack_array(value, buffers)
+    if isinstance(value, dict):  # most mappings are; asking for Mapping takes longer
+        return _pack_object(value, buffers)
+    if isinstance(value, np.generic):
         return _pack_array(np.asarray(value), buffers)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        buffers.append(
-            memoryview(value).cast("B") if isinstance(value, memoryview) else bytes(value)
-        )
-        return {"$bytes": len(buffers) - 1}
-    if isinstance(value, Mapping):
-        packed = {str(key): _pack(inner, buffers) for key, inner in value.items()}
-        return {"$object": packed} if any(key.startswith("$") for key in packed) else packed
+    if value is None or isinstance(value, (str, int, float)):
+        return value
     if isinstance(value, (list, tuple)):
         return [_pack(inner, buffers) for inner in value]
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        buffers.append(bytes(value))
+        return {"$bytes": len(buffers) - 1}
+    if isinstance(value, Mapping):
+        return _pack_object(value, buffers)
     raise FrameError(f"a {type(value).__name__} can't travel")
+
+
+def _pack_object(value: Mapping[Any, Any], buffers: list[bytes | memoryview]) -> dict[str, Any]:
+    packed = {str(key): _pack(inner, buffers) for key, inner in value.items()}
+    return {"$object": packed} if any(key[:1] == "$" for key in packed) else packed
 
 
 def _pack_array(array: np.ndarray[Any, Any], buffers: list[bytes | memoryview]) -> Any:
     if array.dtype.kind not in NUMBERS:
         raise FrameError(f"an array of dtype {array.dtype} can't travel")
     flat = np.ascontiguousarray(array).reshape(-1)
-    buffers.append(memoryview(flat.view(np.uint8)))
+    buffers.append(flat.view(np.uint8).data)
     return {"$array": [len(buffers) - 1, array.dtype.str, list(array.shape)]}
 
 

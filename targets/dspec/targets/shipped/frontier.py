@@ -29,8 +29,7 @@ class Frontier:
         """Take in elements: |reference| and |difference| as float64, `at` their positions."""
         near = _candidates(ref, diff)
         ref, diff, at = (
-            np.concatenate((mine, its[near]))
-            for mine, its in ((self.ref, ref), (self.diff, diff), (self.at, at))
+            np.concatenate((mine, its[near])) for mine, its in ((self.ref, ref), (self.diff, diff), (self.at, at))
         )
         keep = _stairs(ref, diff)
         self.ref, self.diff, self.at = ref[keep], diff[keep], at[keep]

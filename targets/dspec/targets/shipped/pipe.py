@@ -6,9 +6,9 @@ Requests, several of which may be in flight; one worker answers them in turn:
     {"id", "op": "run", "tensors": {input: array}}         the model alone
     {"id", "op": "facts"} and {"id", "op": "close"}
 
-Answers: {"id", "response", "tensors", "seconds"}, {"id", "outputs", "seconds"}, {"id", "facts"} or
+Answers: {"id", "response", "seconds"} and, with `tensors`, {"inputs", "outputs"}: those at the model's door;
+{"id", "outputs", "seconds"}; {"id", "facts"}; or
 {"id", "error": {"kind": request|step|bundle|pipe, "field", "found", "expected", "step", "message"}}.
-`tensors` are those at the door, inputs as `in.<name>` and outputs as `out.<name>`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ END = None  # queued when the client has gone
 
 
 def own_stdout() -> BinaryIO:
-    """The real stdout, for frames alone: whatever a library prints goes to stderr from here on."""
+    """The real stdout, for frames alone: what a library prints goes to stderr from here on."""
     sys.stdout.flush()
     stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -38,7 +38,7 @@ def own_stdout() -> BinaryIO:
 
 
 def serve(bundle: Bundle, source: BinaryIO, sink: BinaryIO) -> None:
-    """Answer until the client closes, or its end of the pipe does. An error never ends the loop."""
+    """Answer until the client closes, or its end of the pipe does; an error never ends the loop."""
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(source, requests), daemon=True).start()
     while (asked := requests.get()) is not END:
@@ -92,11 +92,9 @@ def _ask(bundle: Bundle, asked: Mapping[str, Any]) -> dict[str, Any]:
     match asked.get("op"):
         case "ask":
             outcome = bundle.ask(asked["request"])
-            answer = {"response": outcome.response, "seconds": outcome.seconds}
+            answer: dict[str, Any] = {"response": outcome.response, "seconds": outcome.seconds}
             if asked.get("tensors"):
-                door = {f"in.{name}": array for name, array in outcome.door.items()}
-                out = {f"out.{name}": array for name, array in outcome.outputs.items()}
-                answer["tensors"] = door | out
+                answer |= {"inputs": outcome.door, "outputs": outcome.outputs}
             return answer
         case "run":
             start = time.perf_counter()

@@ -37,9 +37,7 @@ class Stage:
         try:
             found = self.run(*(values[name] for name in self.reads))
         except RequestError as error:
-            raise RequestError(
-                error.field or self.fields, error.found, error.expected, self.id
-            ) from error
+            raise RequestError(error.field or self.fields, error.found, error.expected, self.id) from error
         except MemoryError:
             raise
         except Exception as error:
@@ -47,11 +45,7 @@ class Stage:
         if len(self.writes) == 1:
             return (found,)
         if not isinstance(found, (tuple, list)) or len(found) != len(self.writes):
-            given = (
-                f"{len(found)} values"
-                if isinstance(found, (tuple, list))
-                else f"one {type(found).__name__}"
-            )
+            given = f"{len(found)} values" if isinstance(found, (tuple, list)) else f"one {type(found).__name__}"
             raise StepError(self.id, f"gave {given} where {', '.join(self.writes)} are expected")
         return tuple(found)
 
@@ -66,12 +60,8 @@ class Pipeline:
         self.door = Door(declared["inputs"], declared["dims"], declared["batch"])
         roots = {name: {name} for name in self.fields}
         self._before = _stages(declared["before"], folder, roots)
-        self._fields = {
-            name: ", ".join(sorted(roots.get(name, {name}))) for name in declared["inputs"]
-        }
-        self._after = _stages(
-            declared["after"], folder, {name: {name} for name in declared["outputs"]}
-        )
+        self._fields = {name: ", ".join(sorted(roots.get(name, {name}))) for name in declared["inputs"]}
+        self._after = _stages(declared["after"], folder, {name: {name} for name in declared["outputs"]})
         self._response: Mapping[str, str] = declared["response"]
 
     @classmethod
@@ -121,9 +111,7 @@ class Pipeline:
             return array
         axis = shape.index(batch)
         if array.shape[axis] != 1:
-            raise BundleError(
-                f"output {name} holds {array.shape[axis]} items along axis {axis} for one request"
-            )
+            raise BundleError(f"output {name} holds {array.shape[axis]} items along axis {axis} for one request")
         item: Array = array.take(0, axis)
         return item
 
@@ -150,9 +138,7 @@ def to_json(value: Any) -> Any:
 
 
 def _odd(array: Array) -> bool:
-    return array.dtype.kind not in "biu" and not (
-        array.dtype.kind == "f" and bool(np.isfinite(array).all())
-    )
+    return array.dtype.kind not in "biu" and not (array.dtype.kind == "f" and bool(np.isfinite(array).all()))
 
 
 def _run(
@@ -166,10 +152,7 @@ def _run(
             seconds[stage.id] = time.perf_counter() - start
         values.update(zip(stage.writes, found, strict=True))
         if trace is not None:
-            trace += [
-                (stage.id, name, _kept(value))
-                for name, value in zip(stage.writes, found, strict=True)
-            ]
+            trace += [(stage.id, name, _kept(value)) for name, value in zip(stage.writes, found, strict=True)]
     return values
 
 
@@ -177,9 +160,7 @@ def _kept(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _stages(
-    declared: Sequence[Mapping[str, Any]], folder: Path, roots: dict[str, set[str]]
-) -> tuple[Stage, ...]:
+def _stages(declared: Sequence[Mapping[str, Any]], folder: Path, roots: dict[str, set[str]]) -> tuple[Stage, ...]:
     """The steps, opened. `roots` (value → request fields it derives from) grows along the way."""
     stages = []
     for use in declared:
@@ -196,14 +177,10 @@ def _stage(use: Mapping[str, Any], folder: Path, fields: str) -> Stage:
     try:
         step = open_step(use["use"], use["params"], folder)
     except ModuleNotFoundError as error:
-        raise MissingLibrary(
-            f"step {use['id']} needs {error.name}, which is not installed"
-        ) from error
+        raise MissingLibrary(f"step {use['id']} needs {error.name}, which is not installed") from error
     except Exception as error:
         raise StepError(use["id"], f"{type(error).__name__}: {error}") from error
-    return Stage(
-        id=use["id"], reads=tuple(use["in"]), writes=tuple(use["out"]), run=step, fields=fields
-    )
+    return Stage(id=use["id"], reads=tuple(use["in"]), writes=tuple(use["out"]), run=step, fields=fields)
 
 
 def open_step(name: str, params: Mapping[str, Any], folder: Path) -> Callable[..., Any]:
@@ -211,8 +188,7 @@ def open_step(name: str, params: Mapping[str, Any], folder: Path) -> Callable[..
     step = steps.load(name)
     assets = {field.name for field in dataclasses.fields(step) if field.metadata.get("asset")}
     filled = {
-        key: str((folder / value).resolve()) if key in assets else _frozen(value)
-        for key, value in params.items()
+        key: str((folder / value).resolve()) if key in assets else _frozen(value) for key, value in params.items()
     }
     function: Callable[..., Any] = step(**filled).open()
     return function

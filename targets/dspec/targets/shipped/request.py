@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from .arrays import NUMBERS, Array, cast, dtype, position
-from .errors import RequestError
+from .errors import BundleError, RequestError, kind
+from .nested import fits, from_lists
 
 LABEL = "expected"  # of fixtures: the label, no field
 DEFAULT_MAX_BYTES = 10_000_000
@@ -39,8 +40,7 @@ def read_request(fields: Fields, raw: Any, folder: Path | None) -> dict[str, Any
     given = {name: value for name, value in raw.items() if name in fields or name != LABEL}
     _check_names(fields, given)
     return {
-        name: _READ[declared["type"]](_Field(name, declared, folder), given[name])
-        for name, declared in fields.items()
+        name: _READ[declared["type"]](_Field(name, declared, folder), given[name]) for name, declared in fields.items()
     }
 
 
@@ -50,8 +50,7 @@ def check_request(fields: Fields, request: Mapping[str, Any]) -> dict[str, Any]:
         raise RequestError("", f"{kind(request)}", f"an object with {_names(fields)}")
     _check_names(fields, request)
     return {
-        name: _CHECK[declared["type"]](_Field(name, declared, None), request[name])
-        for name, declared in fields.items()
+        name: _CHECK[declared["type"]](_Field(name, declared, None), request[name]) for name, declared in fields.items()
     }
 
 
@@ -68,25 +67,6 @@ def _names(fields: Fields) -> str:
     return f"the field{'s' if len(fields) > 1 else ''} {', '.join(fields)}"
 
 
-def kind(value: Any) -> str:
-    """The kind of a JSON or Python value, in words: what an error says was found."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return f"the number {value}"
-    names = {
-        str: "a text",
-        bytes: "bytes",
-        list: "a list",
-        tuple: "a list",
-        dict: "an object",
-        np.ndarray: "an array",
-    }
-    return names.get(type(value), f"a {type(value).__name__}")
-
-
 class _Field:
     """One declared field, and the folder that its files may come from."""
 
@@ -97,6 +77,14 @@ class _Field:
     def refuse(self, found: str, expected: str) -> RequestError:
         return RequestError(self.name, found, expected)
 
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        name = self.declared.get("dtype")
+        try:
+            return dtype(name) if name else None
+        except ValueError as error:
+            raise BundleError(f"field {self.name}: {error}") from error
+
     def bounded(self, size: int) -> None:
         if size > self.max_bytes:
             raise self.refuse(f"{size} bytes", f"at most {self.max_bytes} bytes")
@@ -105,15 +93,11 @@ class _Field:
         if not isinstance(name, str) or not name or "\0" in name:
             raise self.refuse(kind(name), "the path of a file")
         if self.folder is None:
-            raise self.refuse(
-                f"the file {name!r}", 'the content itself, as {"base64": …} or nested lists'
-            )
+            raise self.refuse(f"the file {name!r}", 'the content itself, as {"base64": …} or nested lists')
         root = self.folder.resolve()
         found = (root / name).resolve()
         if not found.is_relative_to(root):
-            raise self.refuse(
-                f"the file {name!r}, which lies outside the request's folder", "a path inside it"
-            )
+            raise self.refuse(f"the file {name!r}, which lies outside the request's folder", "a path inside it")
         if not found.is_file():
             raise self.refuse(f"the file {name!r}, which is not there", f"a file in {root}")
         self.bounded(found.stat().st_size)
@@ -126,9 +110,7 @@ class _Field:
         try:
             return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise self.refuse(
-                "text that is not base64", "base64 text, with padding and without line breaks"
-            ) from error
+            raise self.refuse("text that is not base64", "base64 text, with padding and without line breaks") from error
 
 
 def _text(field: _Field, value: Any) -> str:
@@ -137,9 +119,7 @@ def _text(field: _Field, value: Any) -> str:
     try:
         field.bounded(len(value.encode()))
     except UnicodeEncodeError as error:
-        raise field.refuse(
-            f"half of a surrogate pair at character {error.start}", "Unicode text"
-        ) from error
+        raise field.refuse(f"half of a surrogate pair at character {error.start}", "Unicode text") from error
     return value
 
 
@@ -187,9 +167,7 @@ def _json(field: _Field, value: Any) -> Any:
     except (TypeError, ValueError, RecursionError) as error:
         if isinstance(error, RequestError):
             raise
-        raise field.refuse(
-            f"a value that is no JSON ({error})", "JSON with finite numbers"
-        ) from error
+        raise field.refuse(f"a value that is no JSON ({error})", "JSON with finite numbers") from error
     return value
 
 
@@ -199,17 +177,15 @@ def _tensor(field: _Field, value: Any) -> Array:
     if value.dtype.kind not in NUMBERS:
         raise field.refuse(f"an array of dtype {value.dtype}", "an array of numbers")
     field.bounded(value.nbytes)
-    declared = field.declared.get("dtype")
+    wanted = field.dtype or value.dtype.newbyteorder("=")
     try:
-        array = (
-            cast(value, dtype(declared))
-            if declared
-            else cast(value, value.dtype.newbyteorder("="))
-        )
+        array = cast(value, wanted)
     except ValueError as error:
-        raise field.refuse(str(error), f"{declared}") from error
+        raise field.refuse(str(error), wanted.name) from error
     _check_finite(field, array)
-    _check_shape(field, array.shape)
+    wanted_shape = field.declared.get("shape")
+    if wanted_shape is not None and not fits(array.shape, wanted_shape):
+        raise field.refuse(f"shape {list(array.shape)}", f"shape [{', '.join(map(str, wanted_shape))}]")
     return array
 
 
@@ -225,79 +201,13 @@ def _read_tensor(field: _Field, value: Any) -> Array:
         return _tensor(field, loaded)
     if isinstance(value, Mapping):
         raise field.refuse(kind(value), 'nested lists of numbers, or {"npy": path}')
-    return _tensor(field, _from_lists(field, value))
-
-
-def _from_lists(field: _Field, value: Any) -> Array:
-    name = field.declared.get("dtype")
-    wanted = dtype(name) if name else None
-    leaves: set[type] = set()
-    _check_nesting(field, value, (), leaves)
-    if leaves and leaves <= {bool} and (wanted is None or wanted.kind == "b"):
-        return np.array(value, bool)
-    if bool in leaves or (wanted is not None and wanted.kind == "b"):
-        raise field.refuse(
-            "true or false among the values" if bool in leaves else "numbers",
-            f"{name or 'numbers'} throughout",
-        )
-    if wanted is not None and wanted.kind in "iu" and float in leaves:
-        raise field.refuse("numbers with a decimal point", f"whole numbers ({name})")
-    try:
-        array = np.array(value, np.int64 if leaves == {int} else np.float64)
-    except (OverflowError, ValueError) as error:
-        raise field.refuse(
-            f"numbers out of range ({error})", f"{name or 'numbers of 64 bits'}"
-        ) from error
-    if not array.size and wanted is not None:
-        return array.astype(wanted)
-    return array if name or array.dtype.kind != "f" else array.astype(np.float32)
-
-
-def _check_nesting(
-    field: _Field, value: Any, at: tuple[int, ...], leaves: set[type]
-) -> tuple[int, ...]:
-    """The shape of nested lists; `leaves` collects the types of the numbers."""
-    if not isinstance(value, (list, tuple)):
-        if type(value) not in (int, float, bool):
-            raise field.refuse(f"{kind(value)}{_at(at)}", "nested lists of numbers")
-        leaves.add(type(value))
-        return ()
-    kinds = set(map(type, value))
-    if kinds <= {int, float, bool}:
-        leaves |= kinds
-        return (len(value),)
-    if len(at) > 32:
-        raise field.refuse("more than 32 nested lists", "an array")
-    shapes = {
-        _check_nesting(field, inner, (*at, position), leaves)
-        for position, inner in enumerate(value)
-    }
-    if len(shapes) > 1:
-        raise field.refuse(f"lists of different lengths{_at(at)}", "lists of one length per level")
-    return (len(value), *shapes.pop())
-
-
-def _at(index: tuple[int, ...]) -> str:
-    return f" at {position(index)}" if index else ""
+    return _tensor(field, from_lists(value, field.dtype, field.refuse))
 
 
 def _check_finite(field: _Field, array: Array) -> None:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         where = tuple(np.argwhere(~np.isfinite(array))[0])
         raise field.refuse(f"{array[where]} at {position(where)}", "finite numbers")
-
-
-def _check_shape(field: _Field, found: tuple[int, ...]) -> None:
-    declared = field.declared.get("shape")
-    if declared is None:
-        return
-    sizes: dict[str, int] = {}
-    fits = len(found) == len(declared) and all(
-        size == wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size) == size
-        for size, wanted in zip(found, declared, strict=True)
-    )
-    if not fits:
-        raise field.refuse(f"shape {list(found)}", f"shape [{', '.join(map(str, declared))}]")
 
 
 _READ: dict[str, Callable[[_Field, Any], Any]] = {

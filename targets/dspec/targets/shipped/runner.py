@@ -67,12 +67,7 @@ class Bundle:
     def run(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """The model alone, batch axis included; RequestError where a tensor may not enter."""
         self._door.check(tensors)
-        return self._run(
-            {
-                name: np.ascontiguousarray(array).reshape(array.shape)
-                for name, array in tensors.items()
-            }
-        )
+        return self._run({name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()})
 
     def _run(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         outputs = self._engine.run(tensors)
@@ -88,9 +83,7 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
     try:
         manifest = json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
-        raise BundleError(
-            f"no bundle.json in {folder}: run this from inside a bundle, or name one"
-        ) from error
+        raise BundleError(f"no bundle.json in {folder}: run this from inside a bundle, or name one") from error
     except (OSError, ValueError) as error:
         raise BundleError(f"bundle.json can't be read: {error}") from error
     if not isinstance(manifest, dict):

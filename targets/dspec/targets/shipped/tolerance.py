@@ -7,16 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Point = Mapping[str, Any]  # ref, diff, index, and case where frontiers were merged
-Policy = Mapping[
-    str, Any
-]  # atol, rtol, min_cosine, min_topk_agreement {k, share}; None: not asked
+Policy = Mapping[str, Any]  # atol, rtol, min_cosine, min_topk_agreement {k, share}; None: not asked
 
 
 class Least(NamedTuple):
     """The least tolerances that pass; infinite where none does.
 
-    `scale`: by which atol and rtol, both, must be multiplied; below 1 there is room. `atol`: alone,
-    at the given rtol. `rtol`: alone, at the given atol.
+    `scale`: by which atol and rtol, both, must be multiplied; below 1 there is room. `atol`:
+    alone, at the given rtol. `rtol`: alone, at the given atol.
     """
 
     scale: float

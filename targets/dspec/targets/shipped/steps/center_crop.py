@@ -50,9 +50,7 @@ class CenterCrop:
         found: tuple[int, int] = picture.shape[:2]
         height, width = self._size(found)
         if height > found[0] or width > found[1]:
-            raise RequestError(
-                "", f"a picture of {found[1]} x {found[0]} pixels", f"at least {width} x {height}"
-            )
+            raise RequestError("", f"a picture of {found[1]} x {found[0]} pixels", f"at least {width} x {height}")
         top, left = self._margin(found[0] - height), self._margin(found[1] - width)
         return picture[top : top + height, left : left + width]
 

@@ -52,9 +52,7 @@ class Normalize:
             raise ValueError(f"mean and std per channel need three axes, not shape {list(shape)}")
         channels = shape[CHANNEL[self.layout]]
         if isinstance(channels, int) and channels != count:
-            raise ValueError(
-                f"{count} numbers for {channels} channels ({self.layout}, shape {list(shape)})"
-            )
+            raise ValueError(f"{count} numbers for {channels} channels ({self.layout}, shape {list(shape)})")
 
     def open(self) -> Callable[[Any], Any]:
         import numpy as np
@@ -64,9 +62,7 @@ class Normalize:
 
         def normalize(value: Any) -> Any:
             if count > 1 and (value.ndim < 3 or value.shape[CHANNEL[self.layout]] != count):
-                raise RequestError(
-                    "", f"shape {list(value.shape)}", f"{count} channels, layout {self.layout}"
-                )
+                raise RequestError("", f"shape {list(value.shape)}", f"{count} channels, layout {self.layout}")
             normal = np.subtract(value, mean, dtype=np.float32, casting="unsafe")
             normal /= std
             return normal

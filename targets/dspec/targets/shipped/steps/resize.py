@@ -54,7 +54,7 @@ class Resize:
             if height * width > MAX_PIXELS:
                 found = f"a picture of {picture.shape[1]} x {picture.shape[0]} pixels"
                 raise RequestError("", found, f"at most {MAX_PIXELS} pixels after resizing")
-            return np.asarray(Image.fromarray(picture).resize((width, height), rule))
+            return np.asarray(Image.fromarray(np.ascontiguousarray(picture)).resize((width, height), rule))
 
         return resize
 

@@ -52,9 +52,7 @@ class Tokenize:
         if self.max_length < 1:
             raise ValueError(f"max_length is {self.max_length}; at least 1")
         if not self.outputs or len(set(self.outputs)) < len(self.outputs):
-            raise ValueError(
-                "outputs names each of ids, mask, types at most once, and one at least"
-            )
+            raise ValueError("outputs names each of ids, mask, types at most once, and one at least")
         length = self.max_length if self.padding == "max_length" else None
         return tuple(Value(TENSOR, "int64", (length,)) for _ in self.outputs)
 
@@ -67,9 +65,7 @@ class Tokenize:
         def tokenize(text: str, pair: str | None = None) -> Any:
             found = tokenizer.encode(text, pair, add_special_tokens=self.add_special_tokens)
             if len(found.ids) > self.max_length:
-                raise RequestError(
-                    "", f"a text of {len(found.ids)} tokens", f"at most {self.max_length}"
-                )
+                raise RequestError("", f"a text of {len(found.ids)} tokens", f"at most {self.max_length}")
             arrays = tuple(np.array(getattr(found, name), np.int64) for name in names)
             return arrays if len(arrays) > 1 else arrays[0]
 
@@ -97,11 +93,7 @@ class Tokenize:
 
     def _pad_id(self, tokenizer: Any, declared: dict[str, Any]) -> int:
         named = [tokenizer.token_to_id(token) for token in PAD_TOKENS]
-        found = [
-            number
-            for number in (self.pad_id, declared.get("pad_id"), *named)
-            if number is not None
-        ]
+        found = [number for number in (self.pad_id, declared.get("pad_id"), *named) if number is not None]
         if not found:
             raise ValueError("the tokenizer's file names no padding token: give pad_id")
         return int(found[0])

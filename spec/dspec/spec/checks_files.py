@@ -1,0 +1,127 @@
+"""Checks of the files that a spec names. Nothing is imported or executed; Python sources are parsed at most."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from dspec.spec.context import Context
+from dspec.spec.errors import Diagnostic, DspecError
+from dspec.spec.files import inside, locate
+from dspec.spec.models import Source
+from dspec.spec.nearest import did_you_mean, listed
+from dspec.spec.nodes import KeyPath
+
+_KEY = {"E0332": "sha256", "E0334": "package", "E0335": "package", "E0336": "package"}
+_MAX_SOURCE = 2_000_000
+
+
+def _told(context: Context, path: KeyPath, act: Callable[[], object]) -> Iterator[Diagnostic]:
+    """What `act` raises, at the place of the key it is about."""
+    try:
+        act()
+    except DspecError as error:
+        for problem in error.diagnostics:
+            key = (*path, _KEY.get(problem.code, "path"))
+            at = key if context.sources.node(key) is not None else path
+            yield context.found(problem.code, at, problem.message, expected=problem.expected, hint=problem.hint,
+                                notes=problem.notes)  # fmt: skip
+
+
+def fixtures(context: Context) -> Iterator[Diagnostic]:
+    for number, fixture in enumerate(context.spec.fixtures):
+        yield from _file(context, ("fixtures", number, "file"), fixture.file)
+
+
+def _file(context: Context, path: KeyPath, written: str) -> Iterator[Diagnostic]:
+    yield from _told(context, path, lambda: inside(written, context.folder))
+
+
+def model_files(context: Context) -> Iterator[Diagnostic]:
+    for number, written in enumerate(context.spec.model.files):
+        yield from _file(context, ("model", "files", number), written)
+
+
+def sources(context: Context) -> Iterator[Diagnostic]:
+    for number, pattern in enumerate(context.spec.model.code.sources):
+        yield from _told(context, ("model", "code", "sources", number), lambda p=pattern: _globbed(p, context.folder))  # type: ignore[misc]
+
+
+def _globbed(pattern: str, folder: Path) -> None:
+    if not any(mark in pattern for mark in "*?["):
+        inside(pattern, folder)
+        return
+    inside(pattern, folder, exists=False)
+    matched = [path for path in folder.glob(pattern) if path.is_file()]
+    if not matched:
+        inside(pattern, folder)
+    for path in matched:
+        inside(path.relative_to(folder).as_posix(), folder)
+
+
+def factory(context: Context) -> Iterator[Diagnostic]:
+    yield from _callee(context, ("model", "factory"), context.spec.model.factory)
+
+
+def training(context: Context) -> Iterator[Diagnostic]:
+    for key in ("preprocess", "postprocess"):
+        callee = getattr(context.spec.training, key)
+        if callee is not None:
+            yield from _callee(context, ("training", key), callee)
+
+
+def steps(context: Context) -> Iterator[Diagnostic]:
+    for step in context.pipes.checked:
+        if step.python is not None:
+            yield from _callee(context, (*step.path, "python"), step.python, must_be_file=True)
+        for name, source in step.assets.items():
+            yield from _source(context, (*step.path, name), source)
+
+
+def weights(context: Context) -> Iterator[Diagnostic]:
+    if context.spec.model.weights is not None:
+        yield from _source(context, ("model", "weights"), context.spec.model.weights)
+
+
+def _source(context: Context, path: KeyPath, source: Source) -> Iterator[Diagnostic]:
+    yield from _told(context, path, lambda: locate(source, context.folder))
+
+
+def _callee(context: Context, path: KeyPath, callee: str, *, must_be_file: bool = False) -> Iterator[Diagnostic]:
+    """`file.py:callable`: the file is there and binds the name. `package.module:callable` is left to capture."""
+    file, _, name = callee.partition(":")
+    if not file.endswith(".py"):
+        if must_be_file or "/" in file:
+            yield context.found("E0331", path, f"`{file}` is no Python file", expected="file.py:callable",
+                                hint="name a .py file of the spec's folder")  # fmt: skip
+        return
+    problems = list(_file(context, path, file))
+    yield from problems
+    bound = None if problems else bound_names(context.folder / file)
+    if bound is not None and name not in bound:
+        functions = [found for found in bound if not found.startswith("_")]
+        yield context.found("E0339", path, f"`{file}` binds no name `{name}`", expected=listed(sorted(functions)),
+                            hint=did_you_mean(name, functions, "name a function of the file"))  # fmt: skip
+
+
+def bound_names(file: Path) -> set[str] | None:
+    """The names that a source binds at its top level; None where reading can't tell."""
+    try:
+        if file.stat().st_size > _MAX_SOURCE:
+            return None
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.alias(name="*"):
+                return None
+            case ast.alias():
+                found.add((node.asname or node.name).partition(".")[0])
+    return None if found & {"__getattr__", "globals"} else found

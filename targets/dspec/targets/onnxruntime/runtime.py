@@ -1,0 +1,105 @@
+"""The runtime `onnxruntime`: one ONNX graph, served by the shipped runner over a pipe."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from dspec.spec.errors import SpecError
+from dspec.spec.models import Spec, Target
+from dspec.spec.records import Metric
+from dspec.targets.onnxruntime.options import Options
+from dspec.targets.onnxruntime.refusals import refusals
+from dspec.targets.protocol import Artifact, Candidate, Environment, Job, Lowered, Session, Wanted
+
+ENGINE = "onnxruntime"
+COMMAND = ("python", "-m", "dspec_bundle", "pipe")
+NEEDED = ("torch", "onnx", "onnxscript", "onnxruntime")
+REQUIRED = ("numpy", "onnxruntime")  # in the bundle
+FOLDER = "model"
+
+
+class OnnxRuntime:
+    """See `protocol.Runtime`."""
+
+    name = "onnxruntime"
+    options: type[Any] = Options
+
+    def candidates(self, spec: Spec, target: Target) -> tuple[Candidate, ...]:
+        """The one way to run it: float32 as captured, in ONNX Runtime. Raises SpecError with every refusal."""
+        found = refusals(spec, target)
+        if found:
+            raise SpecError(found)
+        wanted = Wanted(builder="onnx", options={"opset": int(target.options.get("opset", 0))})
+        reasons = ("one portable graph for CPUs", "needs neither torch nor dspec where it runs")
+        return (Candidate(runtime=self.name, engine=ENGINE, variant="fp32", artifacts=(wanted,), reasons=reasons),)
+
+    def missing(self) -> tuple[str, ...]:
+        """Distributions that lowering needs and this machine lacks."""
+        return tuple(name for name in NEEDED if not _installed(name))
+
+    def lower(self, job: Job, out: Path) -> Lowered:
+        """Lay `model/` out and load it once as the bundle will.
+
+        Raises:
+            ExportError: E0511, E0512, E0513: this ONNX Runtime can't run the graph.
+        """
+        from dspec.targets.artifacts.onnx_listing import listing
+        from dspec.targets.onnxruntime.load import load_once
+        from dspec.targets.onnxruntime.place import lay
+
+        (artifact,) = job.artifacts
+        lay(artifact, out / FOLDER)
+        path = out / FOLDER / artifact.file
+        path.with_name("graph.txt").write_text(listing(path), encoding="utf-8")
+        options = asdict(job.options)
+        load_once(path, job, options, _origins(artifact))
+        return Lowered(
+            model={"path": f"{FOLDER}/{artifact.file}", "format": "onnx", **artifact.facts},
+            command=COMMAND,
+            modules=("engine_onnxruntime",),
+            requirements=tuple(f"{name}=={version(name).partition('+')[0]}" for name in REQUIRED),
+            options=options,
+            toolchain=artifact.toolchain,
+            metrics=_metrics(artifact),
+        )
+
+    def open(self, bundle: Path, environment: Environment) -> Session:
+        """Start the bundle's own command and talk to it over its pipe."""
+        from dspec.targets.session import PipeSession
+
+        command = tuple(json.loads((bundle / "bundle.json").read_text(encoding="utf-8"))["command"])
+        return PipeSession(bundle, command, environment)
+
+
+def _installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _origins(artifact: Artifact) -> dict[str, str]:
+    from dspec.targets.artifacts.onnx import ORIGINS
+
+    try:
+        found: dict[str, str] = json.loads((artifact.folder / ORIGINS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def _metrics(artifact: Artifact) -> tuple[Metric, ...]:
+    facts = artifact.facts
+    return (
+        Metric(name="model_bytes", value=facts["bytes"], unit="bytes", better="lower"),
+        Metric(name="parameters", value=facts["parameters"], unit="numbers"),
+        Metric(name="nodes", value=facts["nodes"], unit="nodes"),
+    )
+
+
+RUNTIME = OnnxRuntime()

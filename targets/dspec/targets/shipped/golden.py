@@ -1,0 +1,185 @@
+"""The golden folder: raw requests, the value after each step, the answers and the tolerances.
+
+    policy.json           {"tolerance": {output: policy}, "max_failing": 0, "load": {…}}
+    index.json            {"fixtures": [{"id", "folder"}]}
+    0000/request.json     the request in JSON form, its files beside it
+    0000/answer.json      {"outputs": {name: {"dtype", "shape", "data"}}, "response": {…}}
+    0000/trace.npz        "NN.<step>.<value>" in order, and "door.<input>" with batch axis
+
+Numbers are written so that reading gives the same value; those that are not finite are the texts
+nan, inf and -inf. The same items give the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from .arrays import NUMBERS, Array, dtype
+from .errors import GoldenError
+from .pipeline import to_json
+
+DOOR = "door."
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip archive can say: the same on any day
+FILE_MODE = 0o644 << 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Golden:
+    """One fixture.
+
+    Attributes:
+        id: where it came from: `fixtures/sentences.jsonl:3`.
+        request: in JSON form; its file fields name entries of `files`.
+        outputs: the reference's, batch axis included.
+        response: fields as the reference gives them, arrays without batch axis or plain JSON.
+        trace: (step id, value name, value) in order; only arrays are kept.
+        door: tensors at the model's door, batch axis included.
+        files: path relative to the request → content; empty when read.
+        folder: where request and files lie; None before they are written.
+    """
+
+    id: str
+    request: Mapping[str, Any]
+    outputs: Mapping[str, Array]
+    response: Mapping[str, Any]
+    door: Mapping[str, Array]
+    trace: Sequence[tuple[str, str, Any]] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    folder: Path | None = None
+
+
+def write_golden(folder: Path, items: Iterable[Golden], policy: Mapping[str, Any] | None = None) -> None:
+    """Write the golden folder; `policy` is the content of policy.json, None leaves it to someone else."""
+    folder.mkdir(parents=True, exist_ok=True)
+    index = []
+    for number, item in enumerate(items):
+        name = f"{number:04d}"
+        _write_item(folder / name, item)
+        index.append({"id": item.id, "folder": name})
+    _write_json(folder / "index.json", {"fixtures": index})
+    if policy is not None:
+        _write_json(folder / "policy.json", policy)
+
+
+def read_policy(folder: Path) -> Mapping[str, Any]:
+    """The content of policy.json; GoldenError where it is absent or malformed."""
+    policy: dict[str, Any] = _read_json(folder / "policy.json")
+    if not isinstance(policy.get("tolerance"), dict):
+        raise GoldenError("golden/policy.json: no tolerance")
+    return policy
+
+
+def read_golden(folder: Path) -> tuple[Golden, ...]:
+    """Every fixture in order, files left on disk; GoldenError where the folder is malformed."""
+    listed = _read_json(folder / "index.json").get("fixtures")
+    if not isinstance(listed, list):
+        raise GoldenError("golden/index.json: no list of fixtures")
+    return tuple(_read_item(folder, entry) for entry in listed)
+
+
+def array_to_json(array: Array) -> dict[str, Any]:
+    """{"dtype", "shape", "data"}: the numbers in C order, exact."""
+    return {"dtype": array.dtype.name, "shape": list(array.shape), "data": to_json(array.reshape(-1))}
+
+
+def array_from_json(packed: Mapping[str, Any]) -> Array:
+    """The array of `array_to_json`; ValueError, KeyError or TypeError where it is malformed."""
+    kind, shape, data = dtype(packed["dtype"]), packed["shape"], packed["data"]
+    if math.prod(shape) != len(data):
+        raise ValueError(f"{len(data)} numbers for shape {shape}")
+    numbers: Any = [float(x) if isinstance(x, str) else x for x in data] if kind.kind == "f" else data
+    return np.array(numbers, kind).reshape(shape)
+
+
+def _write_item(folder: Path, item: Golden) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, content in item.files.items():
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise GoldenError(f"{item.id}: the file {name} lies outside the request's folder")
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    _write_json(folder / "request.json", item.request)
+    outputs = {name: array_to_json(array) for name, array in item.outputs.items()}
+    _write_json(folder / "answer.json", {"outputs": outputs, "response": to_json(item.response)})
+    arrays = {
+        f"{number:02d}.{step}.{name}": value
+        for number, (step, name, value) in enumerate(item.trace)
+        if isinstance(value, np.ndarray) and value.dtype.kind in NUMBERS
+    }
+    write_npz(folder / "trace.npz", arrays | {DOOR + name: at for name, at in item.door.items()})
+
+
+def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    """An .npz archive with the same bytes for the same arrays: no clock, order as given."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            entry = zipfile.ZipInfo(f"{name}.npy", EPOCH)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, FILE_MODE
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.asarray(array), allow_pickle=False)
+            archive.writestr(entry, content.getvalue())
+
+
+def _write_json(path: Path, value: Any) -> None:
+    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    path.write_bytes((text + "\n").encode())
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise GoldenError(f"{_short(path)} can't be read: {error}") from error
+    if not isinstance(value, dict):
+        raise GoldenError(f"{_short(path)} is no JSON object")
+    return value
+
+
+def _read_item(golden: Path, entry: Any) -> Golden:
+    try:
+        folder = golden / str(entry["folder"])
+        if folder.parent != golden:
+            raise GoldenError(f"golden/index.json: folder {entry['folder']!r} lies elsewhere")
+        answer = _read_json(folder / "answer.json")
+        arrays = _read_npz(folder / "trace.npz")
+        outputs = {name: array_from_json(packed) for name, packed in answer["outputs"].items()}
+        return Golden(
+            id=str(entry["id"]),
+            request=_read_json(folder / "request.json"),
+            outputs=outputs,
+            response=answer["response"],
+            trace=[_traced(key, array) for key, array in arrays.items() if key[:1].isdigit()],
+            folder=folder,
+            door={k.removeprefix(DOOR): a for k, a in arrays.items() if k.startswith(DOOR)},
+        )
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise GoldenError(f"golden: a malformed fixture ({type(error).__name__}: {error})") from error
+
+
+def _read_npz(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        raise GoldenError(f"{_short(path)} can't be read: {error}") from error
+
+
+def _traced(key: str, array: Array) -> tuple[str, str, Array]:
+    # Step ids and value names may hold dots; what stands between first and last is the step.
+    _, _, rest = key.partition(".")
+    step, _, name = rest.rpartition(".")
+    return step, name, array
+
+
+def _short(path: Path) -> str:
+    return "/".join(path.parts[-2:])

@@ -1,0 +1,40 @@
+"""Which of these files a bundle ships; this one stays at home.
+
+Files are named one by one: a copied folder would bring `__pycache__` along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+COMMON = (
+    "__init__.py",
+    "__main__.py",
+    "arrays.py",
+    "compare.py",
+    "door.py",
+    "engine.py",
+    "errors.py",
+    "frames.py",
+    "frontier.py",
+    "golden.py",
+    "nested.py",
+    "pipe.py",
+    "pipeline.py",
+    "request.py",
+    "runner.py",
+    "selftest.py",
+    "step.py",
+    "steps/__init__.py",
+    "tolerance.py",
+)
+# What a step's file imports beside COMMON.
+BESIDE: dict[str, tuple[str, ...]] = {}
+
+
+def parts(steps: Iterable[str], engine: str) -> tuple[str, ...]:
+    """Paths of the files for a bundle with these steps and this engine, relative, sorted."""
+    files = {*COMMON, f"engine_{engine}.py"}
+    for step in steps:
+        files |= {f"steps/{step}.py", *BESIDE.get(step, ())}
+    return tuple(sorted(files))
