@@ -106,7 +106,7 @@ def test_weights_of_the_folder_are_held_against_their_digest(spec: Callable[...,
 
 def test_what_only_this_machine_lacks_is_exit_4(write: Write, toy: Catalogue) -> None:
     path = write(replace={"  factory": "  weights: {package: no-such-thing==1.0, path: a.pt}\n  factory"})
-    with pytest.raises(MachineError, match="pip install --no-deps no-such-thing==1.0"):
+    with pytest.raises(MachineError, match=r"pip install --no-deps no-such-thing==1\.0"):
         load(path, toy)
 
 

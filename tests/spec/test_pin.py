@@ -103,7 +103,7 @@ def test_a_package_gets_a_digest_at_the_end_of_the_file(folder: Path, toy: Catal
 @pytest.mark.parametrize(
     ("weights", "kind", "message"),
     [
-        ("{package: no-such==1, path: a}", MachineError, "deploy.yaml:4:37: error E0336: the package no-such is not"),
+        ("{package: no-such==1, path: a}", MachineError, "deploy.yaml:4:22: error E0336: the package no-such is not"),
         (
             f"{{path: wieghts.pt, sha256: {OLD}}}",
             SpecError,

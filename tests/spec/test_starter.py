@@ -9,7 +9,8 @@ import pytest
 from dspec.spec.catalogue import Catalogue
 from dspec.spec.errors import SpecError
 from dspec.spec.load import load
-from dspec.spec.starter import forward_parameters, parse_tensor, slug, starter, write_starter
+from dspec.spec.pysource import bound_names, forward_parameters
+from dspec.spec.starter import parse_tensor, slug, starter, write_starter
 from dspec.targets import catalogue
 
 MODEL = """\
@@ -54,7 +55,7 @@ def test_the_name_and_the_inputs_are_read_from_the_folder(project: Path) -> None
 
 def test_a_spec_is_never_overwritten(project: Path) -> None:
     (project / "deploy.yaml").write_text("mine")
-    with pytest.raises(SpecError, match="E0340: `deploy.yaml` exists already"):
+    with pytest.raises(SpecError, match=r"E0340: `deploy\.yaml` exists already"):
         write_starter(project, catalogue())
     assert [path.name for path in project.iterdir() if path.name.startswith((".", "deploy"))] == ["deploy.yaml"]
 
@@ -99,10 +100,23 @@ def test_slug() -> None:
     assert [slug(text) for text in ("My Net_2", "--", "Ünet")] == ["my-net-2", "model", "net"]
 
 
-def test_forward_is_read_not_run(tmp_path: Path) -> None:
-    assert forward_parameters(tmp_path / "none.py") == ()
-    (tmp_path / "broken.py").write_text("def forward(")
-    assert forward_parameters(tmp_path / "broken.py") == ()
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("def a(): ...\nclass B: ...\nasync def c(): ...\nd = e = 1\nimport f.g, h as i\n", set("aBcdefi")),
+        ("try:\n    from x import a\nexcept ImportError:\n    a = None\n", {"a"}),
+        ("from x import *\n", None),
+        ("globals()['a'] = 1\n", None),
+        ("def __getattr__(name): ...\n", None),
+        ("def broken(\n", None),
+        ("(" * 5000, None),
+        ('a = "\\d"\n', {"a"}),
+    ],
+)
+def test_names_are_read_not_run(tmp_path: Path, source: str, names: set[str] | None) -> None:
+    (tmp_path / "a.py").write_text(source)
+    assert bound_names(tmp_path / "a.py") == names
+    assert forward_parameters(tmp_path / "a.py") == ()
 
 
 def test_the_toy_catalogue_has_no_onnxruntime(project: Path, toy: Catalogue) -> None:

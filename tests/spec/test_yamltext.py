@@ -96,7 +96,7 @@ def test_core_tags_are_read() -> None:
 def test_a_byte_order_mark_is_a_warning() -> None:
     found = read(b"\xef\xbb\xbfa: 1\n", "f.yaml")
     assert plain(found.root) == {"a": 1}
-    assert [str(fault) for fault in found.faults][0].startswith("f.yaml:1:1: warning E0117")
+    assert str(found.faults[0]).startswith("f.yaml:1:1: warning E0117")
 
 
 def test_an_anchor_may_be_set_again() -> None:

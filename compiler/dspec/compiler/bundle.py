@@ -65,9 +65,13 @@ def _differences(bundle: Path, manifest: Manifest) -> list[str]:
     here = {entry.path: entry for entry in describe(bundle) if entry.path != MANIFEST}
     listed = {entry.path: entry for entry in manifest.files}
     gone = [f"{path}: missing" for path in sorted(listed.keys() - here.keys())]
-    extra = [f"{path}: not listed" for path in sorted(here.keys() - listed.keys())]
+    extra = [f"{path}: not listed{_why(path)}" for path in sorted(here.keys() - listed.keys())]
     changed = [_change(here[path], listed[path]) for path in sorted(here.keys() & listed.keys())]
     return gone + extra + [line for line in changed if line]
+
+
+def _why(path: str) -> str:
+    return " (Python wrote it: delete the folder, and run with `python -B`)" if "__pycache__/" in path else ""
 
 
 def _change(here: FileEntry, listed: FileEntry) -> str:

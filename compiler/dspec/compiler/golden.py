@@ -22,8 +22,7 @@ def write_golden_vectors(
     pipeline, reference = Pipeline.load(inputs["pipeline"]), inputs["reference"]
     index = json.loads((reference / "index.json").read_text())
     chosen = _chosen(index["fixtures"], request["counts"])
-    write_golden(out / "golden", _items(pipeline, reference, chosen), {})
-    (out / "golden" / "policy.json").unlink()
+    write_golden(out / "golden", _items(pipeline, reference, chosen))
     return {"value": {"vectors": len(chosen)}}
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dspec.spec.context import Context
 from dspec.spec.errors import Diagnostic, DspecError
-from dspec.spec.files import inside, locate
+from dspec.spec.files import KEY_OF, inside, locate
 from dspec.spec.models import Source
 from dspec.spec.nearest import did_you_mean, listed
 from dspec.spec.nodes import KeyPath
-
-_KEY = {"E0332": "sha256", "E0334": "package", "E0335": "package", "E0336": "package"}
-_MAX_SOURCE = 2_000_000
+from dspec.spec.pysource import bound_names
 
 
 def _told(context: Context, path: KeyPath, act: Callable[[], object]) -> Iterator[Diagnostic]:
@@ -23,7 +20,7 @@ def _told(context: Context, path: KeyPath, act: Callable[[], object]) -> Iterato
         act()
     except DspecError as error:
         for problem in error.diagnostics:
-            key = (*path, _KEY.get(problem.code, "path"))
+            key = (*path, KEY_OF.get(problem.code, "path"))
             at = key if context.sources.node(key) is not None else path
             yield context.found(problem.code, at, problem.message, expected=problem.expected, hint=problem.hint,
                                 notes=problem.notes)  # fmt: skip
@@ -103,25 +100,3 @@ def _callee(context: Context, path: KeyPath, callee: str, *, must_be_file: bool 
         functions = [found for found in bound if not found.startswith("_")]
         yield context.found("E0339", path, f"`{file}` binds no name `{name}`", expected=listed(sorted(functions)),
                             hint=did_you_mean(name, functions, "name a function of the file"))  # fmt: skip
-
-
-def bound_names(file: Path) -> set[str] | None:
-    """The names that a source binds at its top level; None where reading can't tell."""
-    try:
-        if file.stat().st_size > _MAX_SOURCE:
-            return None
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
-            case ast.Name(id=name, ctx=ast.Store()):
-                found.add(name)
-            case ast.alias(name="*"):
-                return None
-            case ast.alias():
-                found.add((node.asname or node.name).partition(".")[0])
-    return None if found & {"__getattr__", "globals"} else found

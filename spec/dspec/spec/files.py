@@ -11,6 +11,9 @@ from dspec.spec.errors import DspecError, MachineError, SpecError
 from dspec.spec.models import Source
 from dspec.spec.nearest import nearest
 
+# Which key of a source an error is about; the others are about its path.
+KEY_OF = {"E0332": "sha256", "E0334": "package", "E0335": "package", "E0336": "package"}
+
 
 def sha256_of(path: Path) -> str:
     """The sha256 of a file's bytes, in small hexadecimal digits."""

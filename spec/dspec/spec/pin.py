@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from dspec.spec.catalogue import Catalogue
 from dspec.spec.errors import DspecError, SpecError
-from dspec.spec.files import locate, sha256_of
+from dspec.spec.files import KEY_OF, locate, sha256_of
 from dspec.spec.models import Source, Weights
 from dspec.spec.nodes import KeyPath, Mapping, Node, Scalar, Sequence, plain
 from dspec.spec.sources import SourceMap, dotted
@@ -88,7 +88,9 @@ def _digest(sources: SourceMap, key_path: KeyPath, node: Mapping, folder: Path) 
     except DspecError as error:
         placed = [
             replace(
-                sources.diagnostic(one.code, (*key_path, "path"), one.message), expected=one.expected, hint=one.hint
+                sources.diagnostic(one.code, (*key_path, KEY_OF.get(one.code, "path")), one.message),
+                expected=one.expected,
+                hint=one.hint,
             )
             for one in error.diagnostics
         ]
@@ -99,8 +101,11 @@ def _digest(sources: SourceMap, key_path: KeyPath, node: Mapping, folder: Path) 
 def _edit(text: str, node: Mapping, digest: str) -> _Edit:
     shown = f'"{digest}"' if _NUMBER.fullmatch(digest) else digest
     if "sha256" in node.items:
-        span = node.items["sha256"][1].span
-        return _Edit(span.start, max(span.end, span.start), shown if span.end > span.start else f" {shown}")
+        key, value = node.items["sha256"]
+        if value.span.end > value.span.start:
+            return _Edit(value.span.start, value.span.end, shown)
+        colon = text.index(":", key.span.end)  # an empty value has no place of its own
+        return _Edit(colon + 1, colon + 1, f" {shown}")
     key, value = node.items["path"]
     if node.flow:
         return _Edit(value.span.end, value.span.end, f", sha256: {shown}")

@@ -8,7 +8,7 @@ from dspec.spec.catalogue import Catalogue, Value
 from dspec.spec.draft import Draft
 from dspec.spec.errors import Diagnostic
 from dspec.spec.fit import Held, describe, item_shape, misfit
-from dspec.spec.models import Answer, RequestField, Spec, StepUse
+from dspec.spec.models import Answer, RequestField, Spec, StepUse, Tensor
 from dspec.spec.nearest import did_you_mean, listed
 from dspec.spec.sources import SourceMap
 from dspec.spec.steps import CheckedStep, read_steps
@@ -129,10 +129,19 @@ def _misfit(work: _Assembly, name: str, held: Held, reason: str) -> Diagnostic:
         f"{held.origin} does not fit the model's input `{name}`: {reason}",
         on="value" if held.path else "key",
         expected=f"{tensor.dtype} [{', '.join(map(str, tensor.shape))}]",
-        hint="lower `max_length`, or raise the dim's `max`" if bounded
-        else "put a step in between, or correct the input's declaration",
+        hint=_remedy(held, tensor, bounded),
         notes=(f"it gives {describe(held.value)}",),
     )  # fmt: skip
+
+
+def _remedy(held: Held, tensor: Tensor, bounded: bool) -> str:
+    if bounded:
+        return "lower `max_length`, or raise the dim's `max`"
+    found = held.value.shape or ()
+    for to, turned in (("chw", (2, 0, 1)), ("hwc", (1, 2, 0))):
+        if len(found) == 3 and tuple(found[axis] for axis in turned) == tensor.shape[-3:]:
+            return f"the channel axis stands elsewhere: add `{{use: layout, to: {to}}}`"
+    return "put a step in between, or correct the input's declaration"
 
 
 def _warn_unused(work: _Assembly, wiring: Wiring) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +12,11 @@ from dspec.spec.dims import is_name, names
 from dspec.spec.errors import DspecError, SpecError
 from dspec.spec.models import BATCH, DType
 from dspec.spec.nearest import did_you_mean, listed
+from dspec.spec.pysource import forward_parameters
 from dspec.spec.schema import deploy_schema, text
+from dspec.spec.starter_texts import ATTRIBUTES, HEAD, IGNORED, SCHEMA, tail
 
 SPEC = "deploy.yaml"
-SCHEMA = "deploy.schema.json"
 
 _TENSOR = re.compile(r"^(?P<name>[A-Za-z][\w.]*)=(?P<dtype>\w+)\[(?P<shape>[^\[\]]*)\]$")
 _SLUG = re.compile(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
@@ -24,27 +24,6 @@ _CALLEE = re.compile(r"^[\w./-]+:[A-Za-z_]\w*$")
 _SAFE = re.compile(r"^[A-Za-z_./][\w./-]*$")
 _DIM = {BATCH: "{min: 1, max: 32}"}
 _OTHER_DIM = "{min: 2, max: 128}"
-
-IGNORED = """\
-# dspec: the cache, and the large files of bundles. Their digests stand in bundle.json, which is text and belongs to Git.
-.dspec/
-bundles/**/*.onnx
-bundles/**/*.onnx.data
-bundles/**/*.onnx_data
-bundles/**/*.pte
-bundles/**/*.safetensors
-bundles/**/*.npz
-"""
-ATTRIBUTES = """\
-# dspec: bundle.json holds a digest of every file of a bundle, so Git must not change their line ends.
-bundles/** -text
-# Large files are ignored (.gitignore). Whoever wants them in the repository removes them there and uses Git LFS:
-# bundles/**/*.onnx filter=lfs diff=lfs merge=lfs -text
-bundles/**/*.onnx binary
-bundles/**/*.onnx.data binary
-bundles/**/*.pte binary
-bundles/**/*.npz binary
-"""
 
 
 class Declared(NamedTuple):
@@ -114,9 +93,9 @@ def starter(
     declared = [parse_tensor(flag) for flag in inputs] or _guessed(factory, folder)
     given = [parse_tensor(flag, "--output") for flag in outputs]
     return (
-        _HEAD.format(name=name, factory=factory)
+        HEAD.format(name=name, factory=factory)
         + _model(declared, given, weights, guessed=not inputs)
-        + _tail(fixtures)
+        + tail(_quoted(fixtures))
     )
 
 
@@ -129,20 +108,6 @@ def _guessed(factory: str, folder: Path | None) -> list[Declared]:
     file = factory.partition(":")[0]
     found = forward_parameters(folder / file) if folder and file.endswith(".py") else ()
     return [Declared(parameter, "float32", (BATCH, "8")) for parameter in found or ("x",)]
-
-
-def forward_parameters(file: Path) -> tuple[str, ...]:
-    """The parameters without default of the last `forward` in a source, read and not run; () where there is none."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    found: tuple[str, ...] = ()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == "forward":
-            every = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)][1:]
-            found = tuple(every[: len(every) - len(node.args.defaults)])
-    return tuple(name for name in found if not name.startswith("_"))
 
 
 def _model(inputs: list[Declared], outputs: list[Declared], weights: str, *, guessed: bool) -> str:
@@ -181,41 +146,6 @@ def _quoted(text: str) -> str:
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-_HEAD = f"""\
-# yaml-language-server: $schema={SCHEMA}
-apiVersion: dspec/v1alpha1
-name: {{name}}
-version: "1"                             # names what runs; a quoted whole number
-owner: ""                                # who answers for it
-
-model:
-  factory: {{factory}}                # file.py:callable → nn.Module
-  # config: {{{{}}}}                           # keyword arguments of the factory
-  # code: {{{{sources: ["*.py"], requirements: []}}}}   # your other modules, and exact versions of what they import
-"""
-
-
-def _tail(fixtures: str) -> str:
-    return f"""
-# One request as a caller sends it. Absent: the model's inputs as tensors, without the batch axis.
-# request: {{text: {{type: text, max_bytes: 20000}}}}
-# preprocess:
-#   - {{use: tokenize, tokenizer: tokenizer.json, max_length: 128}}
-# training: {{preprocess: training.py:encode}}   # the training-time code that the pipeline is held against
-
-fixtures:                                # real requests, one JSON object a line
-  - file: {_quoted(fixtures)}
-
-targets:                                 # id → one bundle
-  local: {{runtime: onnxruntime, hardware: host}}   # `host` is the machine that builds
-
-# Limits. A gate without a limit is not asked, and `dspec plan` says so.
-# slo: {{latency_ms: {{p95: 50}}, min_throughput_rps: 20, cold_start_s: 30}}
-# load: {{rate_rps: 20, duration_s: 20, max_duration_s: 60}}
-# tolerance: {{default: {{atol: 1e-4, rtol: 1e-3}}}}
-"""
 
 
 def write_starter(

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from dspec.compiler.capture import CaptureRequest, CaptureResult, capture
-from dspec.compiler.pipeline import write_pipeline_json
+from dspec.compiler.pipeline import declared_interface, write_pipeline_json
 from dspec.spec.models import Spec
-from dspec.spec.records import Interface
 
 Row = Mapping[str, Any]
 
@@ -105,13 +104,8 @@ def run(tmp_path: Path) -> Run:
         out: Path = tmp_path / "out",
         **more: Any,
     ) -> Captured:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "model.py").write_text(source)
-        if lines is not None or not (folder / "rows.jsonl").exists():
-            found = rows(model) if lines is None else lines
-            (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
-        spec = make_spec(model, **more)
-        write_pipeline_json(spec, declared(spec), out / "pipeline")
+        spec = write(source, model, folder, lines, **more)
+        write_pipeline_json(spec, declared_interface(spec), out / "pipeline")
         said: list[str] = []
         request = CaptureRequest(
             spec=spec,
@@ -128,7 +122,18 @@ def run(tmp_path: Path) -> Run:
     return call
 
 
-def declared(spec: Spec) -> Interface:
-    from dspec.compiler.pipeline import declared_interface
+def write(source: str, model: Mapping[str, Any], folder: Path, lines: Sequence[Row] | None = None, **more: Any) -> Spec:
+    """What a spec's folder holds: model.py and rows.jsonl (kept where it is there already)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.py").write_text(source)
+    if lines is not None or not (folder / "rows.jsonl").exists():
+        found = rows(model) if lines is None else lines
+        (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
+    spec = make_spec(model, **more)
+    (folder / "spec.json").write_text(spec.model_dump_json(by_alias=True))
+    return spec
 
-    return declared_interface(spec)
+
+@pytest.fixture
+def write_spec() -> Callable[..., Spec]:
+    return write

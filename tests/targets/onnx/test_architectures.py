@@ -40,7 +40,7 @@ class Recurrent(torch.nn.Module):
 
 def _swin() -> torch.nn.Module:
     config = transformers.SwinConfig(
-        image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4, num_labels=5
+        image_size=32, patch_size=2, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4, num_labels=5
     )
     return Output(transformers.SwinForImageClassification(config), "logits")
 
@@ -53,18 +53,33 @@ def _t5() -> torch.nn.Module:
 
 
 def _gpt2() -> torch.nn.Module:
-    config = transformers.GPT2Config(vocab_size=50, n_positions=64, n_embd=32, n_layer=2, n_head=4, use_cache=False)
+    config = transformers.GPT2Config(vocab_size=50, n_positions=64, n_embd=32, n_layer=1, n_head=4, use_cache=False)
     return Output(transformers.GPT2Model(config))
 
 
-def _mobilenet() -> torch.nn.Module:
-    config = transformers.MobileNetV2Config(image_size=32, depth_multiplier=0.35, num_labels=5)
-    model = transformers.MobileNetV2ForImageClassification(config)
-    for module in model.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):  # random weights alone fade to 1e-37
-            torch.nn.init.uniform_(module.weight, 2.0, 3.0)
-            torch.nn.init.uniform_(module.bias, -1.0, 1.0)
-    return Output(model, "logits")
+class InvertedResidual(torch.nn.Module):
+    """A block of MobileNetV3: expand, depthwise, squeeze and excite, project, add."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.expand = torch.nn.Sequential(torch.nn.Conv2d(8, 32, 1), torch.nn.BatchNorm2d(32), torch.nn.Hardswish())
+        self.depthwise = torch.nn.Sequential(
+            torch.nn.Conv2d(32, 32, 5, padding=2, groups=32), torch.nn.BatchNorm2d(32), torch.nn.ReLU6()
+        )
+        self.squeeze = torch.nn.Sequential(
+            torch.nn.AdaptiveAvgPool2d(1), torch.nn.Conv2d(32, 8, 1), torch.nn.ReLU(), torch.nn.Conv2d(8, 32, 1),
+            torch.nn.Hardsigmoid(),
+        )  # fmt: skip
+        self.project = torch.nn.Conv2d(32, 8, 1)
+        self.head = torch.nn.Linear(8, 5)
+
+    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        x = self.stem(pixel_values)
+        wide = self.depthwise(self.expand(x))
+        x = x + self.project(wide * self.squeeze(wide))
+        found: torch.Tensor = self.head(x.mean((2, 3)))
+        return found
 
 
 IDS = {"input_ids": ("int64", ["batch", "seq"]), "attention_mask": ("int64", ["batch", "seq"])}
@@ -74,8 +89,8 @@ CASES: dict[str, Case] = {
     "swin": (_swin, IMAGE, {"logits": ("float32", ["batch", 5])}),
     "t5 encoder": (_t5, IDS, {"hidden": ("float32", ["batch", "seq", 32])}),
     "gpt2": (_gpt2, IDS, {"hidden": ("float32", ["batch", "seq", 32])}),
-    "lstm and gru": (Recurrent, {"x": ("float32", ["batch", "seq", 8])}, {"y": ("float32", ["batch", "seq", 12])}),
-    "mobilenet": (_mobilenet, IMAGE, {"logits": ("float32", ["batch", 5])}),
+    "lstm and gru": (Recurrent, {"x": ("float32", ["batch", 6, 8])}, {"y": ("float32", ["batch", 6, 12])}),
+    "inverted residual": (InvertedResidual, IMAGE, {"logits": ("float32", ["batch", 5])}),
 }
 
 

@@ -115,7 +115,7 @@ def match(checkpoint: Checkpoint, names: Names, wanted: Weights, file: str) -> M
         return Match(
             tensors=best.tensors,
             path=best.path,
-            resolved=(*best.resolved, f"left out {', '.join(others)}, which fit too"),
+            resolved=(*best.resolved, f"{', '.join(others)} would fit too"),
         )
     return best
 

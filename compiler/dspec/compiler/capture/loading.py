@@ -30,7 +30,8 @@ def load_weights(module: nn.Module, wanted: Weights, path: Path) -> tuple[Diagno
     _check_shapes(found.tensors, state, path.name)
     said = [*found.resolved, *_check_dtypes(found.tensors, state, wanted, path.name)]
     said += _check_transient(found.tensors, state, names, path.name)
-    said += _left_out(checkpoint.extras, found, checkpoint.groups[0].tensors)
+    beside = checkpoint.beside(found.path)
+    said += [f"left out {', '.join(beside[:8])}"] if beside else []
     _fill(
         module,
         {key: value for key, value in found.tensors.items() if key in names.required},
@@ -108,14 +109,6 @@ def _check_transient(stored: Tensors, state: Tensors, names: Names, file: str) -
             (),
         )
     return [f"left out {', '.join(extra[:5])}, which the module computes itself"] if extra else []
-
-
-def _left_out(extras: tuple[str, ...], found: Match, whole: Tensors) -> list[str]:
-    """What stands beside the container that was taken: optimizer state, epochs."""
-    inside = f"{found.path}."
-    beside = {key.partition(".")[0] for key in whole if found.path and not key.startswith(inside)}
-    names = sorted(beside | set(extras) if found.path else set(extras))
-    return [f"left out {', '.join(names[:8])}"] if names else []
 
 
 def _fill(module: nn.Module, tensors: Tensors, file: str) -> None:

@@ -202,7 +202,7 @@ def cpu_class() -> str:
 
 def _difference(one: Array, other: Array) -> float:
     both = np.isfinite(one) & np.isfinite(other)
-    return float(np.abs(one.astype(np.float64) - other)[both].max(initial=0.0))
+    return float(np.abs(one[both].astype(np.float64) - other[both]).max(initial=0.0))
 
 
 def _named_files(fixture: Fixture, fields: Mapping[str, Any]) -> Iterator[Path]:

@@ -42,10 +42,15 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """Every container that may be the state_dict, outermost first; `extras` are top-level keys that hold no tensor."""
+    """Every container that may be the state_dict, outermost first; `top`: top-level key → whether it is a tensor."""
 
     groups: tuple[Group, ...]
-    extras: tuple[str, ...]
+    top: Mapping[str, bool]
+
+    def beside(self, path: str) -> list[str]:
+        """Top-level keys that are not part of the container at `path`."""
+        mine = path.partition(".")[0]
+        return sorted(key for key, tensor in self.top.items() if (key != mine if path else not tensor))
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -63,8 +68,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
             "holds no tensors",
             f"its keys: {', '.join(map(str, list(content)[:8])) or 'none'}",
         )
-    extras = tuple(str(key) for key, value in content.items() if not isinstance(value, Mapping | torch.Tensor))
-    return Checkpoint(groups=groups, extras=extras)
+    top = {str(key): bool(dict(_flat({key: value}, ""))) for key, value in content.items()}
+    return Checkpoint(groups=groups, top=top)
 
 
 def _refuse(path: Path, what: str, hint: str, code: str = "E0410") -> DspecError:
@@ -151,10 +156,10 @@ def _load_torch(path: Path, *, mmap: bool = False) -> Mapping[Any, Any]:
             warnings.simplefilter("ignore")  # torch's own remarks about old storages
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
-        named = re.search(r"(?:GLOBAL|class|type) ['`]?([\w]+(?:\.\w+)+)", str(error))
-        if not named:
+        named = re.search(r"(?:GLOBAL|class|type) ['`]?([\w.]+)", str(error))
+        if "Unsupported" not in str(error):
             raise _refuse(path, "can't be unpickled: truncated, or no checkpoint", "fetch it again") from error
-        what = f"holds a pickled {named[1]}: loading it would run code, so it is refused"
+        what = f"holds a pickled {named[1] if named else 'object'}: loading it would run code, so it is refused"
         raise _refuse(path, what, _SAVE_HINT, "E0411") from error
     except Exception as error:
         raise _refuse(path, f"can't be read: {_first_line(error)}", "fetch it again, or save it anew") from error
@@ -181,7 +186,8 @@ def _from_numpy(path: Path, name: str, arrays: Any) -> torch.Tensor:
 
 def _groups(content: Mapping[Any, Any], path: str, depth: int) -> Iterator[Group]:
     tensors = dict(_flat(content, ""))
-    if tensors:
+    inner = [value for value in content.values() if isinstance(value, Mapping) and dict(_flat(value, ""))]
+    if tensors and not (len(inner) == 1 and len(dict(_flat(inner[0], ""))) == len(tensors)):  # else the same, deeper
         yield Group(path=path, tensors=tensors)
     for key, value in content.items():
         if isinstance(value, Mapping) and isinstance(key, str) and depth < _DEPTH:

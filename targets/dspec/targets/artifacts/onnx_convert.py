@@ -14,8 +14,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dspec.spec.errors import ExportError
 from dspec.targets.artifacts.fx_origin import ORIGIN, Origin, Origins, failing_node
+from dspec.targets.artifacts.onnx_attention import attention
 from dspec.targets.protocol import Program
 
+_TRANSLATIONS = {torch.ops.aten.scaled_dot_product_attention.default: attention}
 NOT_TRANSLATED = "No ONNX function found"
 
 
@@ -31,7 +33,13 @@ def convert(program: Program, opset: int) -> ir.Model:
     try:
         # A fused attention kernel has other strides than its decomposition, and a recorded view breaks on them.
         with _quiet(), sdpa_kernel(SDPBackend.MATH):
-            converted = torch.onnx.export(exported, dynamo=True, verbose=False, opset_version=opset or None)
+            converted = torch.onnx.export(
+                exported,
+                dynamo=True,
+                verbose=False,
+                opset_version=opset or None,
+                custom_translation_table=_TRANSLATIONS,
+            )
     except Exception as error:
         raise _refusal(error, origins) from error
     assert converted is not None
