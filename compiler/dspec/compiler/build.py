@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from dspec.compiler import stages
@@ -18,6 +19,7 @@ from dspec.compiler.evidence import belongs, evidence, joined, measurement, noth
 from dspec.compiler.judge import judge, publishable, slo_of
 from dspec.compiler.machine import cpu_facts, granted_cpus, this_machine
 from dspec.compiler.pipeline import write_pipeline
+from dspec.compiler.placed import placed, placed_all
 from dspec.compiler.policy import policies
 from dspec.compiler.publish import publish, withhold
 from dspec.compiler.seal import seal
@@ -26,9 +28,9 @@ from dspec.compiler.store import Store, Tree
 from dspec.spec.errors import Diagnostic, DspecError, GateError, MachineError
 from dspec.spec.hardware import matches, profile
 from dspec.spec.load import Loaded
-from dspec.spec.models import Target
+from dspec.spec.models import Spec, Target
 from dspec.spec.records import GateVerdict, Manifest, Measurement, Reference
-from dspec.targets import runtime
+from dspec.targets import catalogue, runtime
 
 EXIT_ORDER = (
     3,
@@ -104,9 +106,12 @@ def build(loaded: Loaded, store: Store, bundles: Path, others: Sequence[Measurem
         today=datetime.date.today(),
         evidence=tuple(others),
     )
+    lacking = {name: lacks(loaded.spec, target) for name, target in loaded.spec.targets.items()}
+    if all(lacking.values()):
+        raise next(error for error in lacking.values() if error)
     with locked(store):
         pipeline = _pipeline(builder)
-        captured = run_stage(store, stages.capture_stage(loaded, pipeline), report)
+        captured = _capture(builder, pipeline)
         program, reference = _part(captured.tree, "program"), _part(captured.tree, "reference")
         with work_folder(store, "staging") as staging:
             golden = run_stage(store, stages.golden_stage(loaded.spec, reference, pipeline), report)
@@ -120,6 +125,26 @@ def build(loaded: Loaded, store: Store, bundles: Path, others: Sequence[Measurem
                 for target_id in loaded.spec.targets
             )
             return _publish(builder, results, staging, bundles, captured.warnings)
+
+
+def lacks(spec: Spec, target: Target) -> MachineError | None:
+    """What this machine lacks for building a target, as the error that names the command to install it."""
+    steps = (catalogue().steps[step.use] for step in (*spec.preprocess, *spec.postprocess))
+    needed = {name for step in steps for name in step.requires}
+    absent = sorted({*runtime(target.runtime).missing(), *(name for name in needed if not _installed(name))})
+    if not absent:
+        return None
+    hint = f"pip install 'dspec[{target.runtime}]'"
+    return MachineError(
+        Diagnostic(code="E0605", message=f"this machine lacks {', '.join(absent)} for {target.runtime}", hint=hint)
+    )
+
+
+def _installed(name: str) -> bool:
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +182,14 @@ def _pipeline(builder: Builder) -> Tree:
         return builder.store.keep(work)
 
 
+def _capture(builder: Builder, pipeline: Tree) -> Outcome:
+    stage = stages.capture_stage(builder.loaded, pipeline)
+    try:
+        return run_stage(builder.store, stage, builder.report)
+    except DspecError as error:
+        raise placed(error, builder.loaded) from error
+
+
 def _part(tree: Tree, folder: str) -> Tree:
     prefix = folder + "/"
     return tuple(
@@ -167,12 +200,15 @@ def _part(tree: Tree, folder: str) -> Tree:
 
 
 def _target(builder: Builder, target_id: str, staging: Path, parts: Parts) -> TargetResult:
-    optional = builder.loaded.spec.targets[target_id].optional
+    spec = builder.loaded.spec
+    optional = spec.targets[target_id].optional
     try:
+        if lacking := lacks(spec, spec.targets[target_id]):
+            raise lacking
         return _proved_target(builder, target_id, staging, parts)
     except DspecError as error:
         shutil.rmtree(staging / target_id, ignore_errors=True)
-        return TargetResult(target=target_id, optional=optional, error=error)
+        return TargetResult(target=target_id, optional=optional, error=placed(error, builder.loaded, target_id))
 
 
 def _proved_target(builder: Builder, target_id: str, staging: Path, parts: Parts) -> TargetResult:
@@ -263,9 +299,6 @@ def _undecided(builder: Builder, target_id: str, manifest: Manifest, found: Meas
 
 def why_not_here(loaded: Loaded, target: Target) -> str:
     """Why this machine can't measure the target; empty where it can."""
-    lacking = runtime(target.runtime).missing()
-    if lacking:
-        return f"this machine lacks {', '.join(lacking)}: pip install 'dspec[{target.runtime}]'"
     if target.resources.cores > len(granted_cpus()):
         return f"the target is granted {target.resources.cores} cores and this machine grants {len(granted_cpus())}"
     machine, (cpu, flags) = this_machine(target.resources.cores), cpu_facts()
@@ -295,7 +328,7 @@ def _publish(
             withhold(staged, place)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
-    found = (*builder.loaded.warnings, *warnings)
+    found = (*builder.loaded.warnings, *placed_all(warnings, builder.loaded))
     return BuildResult(
         name=name,
         targets=results,

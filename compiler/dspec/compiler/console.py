@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from dspec.compiler.build import BuildResult, TargetResult
 from dspec.compiler.stage import Report
@@ -87,11 +88,17 @@ def _show_verdict(target: str, found: GateVerdict) -> None:
 def _ending(result: BuildResult, seconds: float) -> str:
     if not result.published:
         what = f"withheld: {result.name} is not proved; what stands in bundles/ is untouched"
-        where = f"kept for a look: {os.path.relpath(result.place)}" if result.place.exists() else ""
+        where = f"kept for a look: {_shown(result.place)}" if result.place.exists() else ""
     else:
         what = f"published: {result.place}" if result.changed else f"unchanged: {result.place} is current"
         where = "" if any(target.fresh for target in result.targets) else "every stage answered from the store"
     return "\n" + "\n".join(line for line in (what, where, f"{seconds:.1f} s") if line)
+
+
+def _shown(path: Path) -> str:
+    """Relative where that is shorter."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

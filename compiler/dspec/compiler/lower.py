@@ -5,17 +5,20 @@ These functions run in a child (`child.py`) and may import what is heavy.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
+import sys
 from collections.abc import Mapping
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 import dspec.targets.shipped as shipped
-from dspec.compiler.pipeline import write_pipeline_json
+from dspec.compiler.pipeline import code_path, write_pipeline_json
 from dspec.compiler.stage import Report
 from dspec.compiler.store import link_or_copy, walk
 from dspec.spec.models import Spec
@@ -61,7 +64,7 @@ def lower_target(request: Any, places: Any, inputs: Inputs, out: Path, report: R
     report(f"lowering for {job.target_id}")
     lowered = runtime(job.candidate.runtime).lower(job, out)
     _lay_pipeline(spec, program.interface, inputs["pipeline"], out / "pipeline")
-    requirements = _requirements(spec, lowered)
+    requirements = _requirements(spec, lowered, out / "pipeline")
     (out / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
     _ship_code(spec, job.candidate, lowered, out / "dspec_bundle")
     return {"value": _manifest_facts(program, lowered)}
@@ -105,15 +108,24 @@ def _lay_pipeline(spec: Spec, interface: Interface, source: Path, target: Path) 
     write_pipeline_json(spec, interface, target)
 
 
-def _requirements(spec: Spec, lowered: Lowered) -> list[str]:
-    from importlib.metadata import version
-
-    steps = catalogue().steps
-    used = {step.use for step in (*spec.preprocess, *spec.postprocess)}
-    names = {name for use in used for name in steps[use].requires}
-    own = [line for line in spec.model.code.requirements] if "python" in used else []
-    lines = {f"{name}=={version(name)}" for name in names} | set(lowered.requirements) | set(own)
+def _requirements(spec: Spec, lowered: Lowered, pipeline: Path) -> list[str]:
+    steps = (*spec.preprocess, *spec.postprocess)
+    names = {name for step in steps for name in catalogue().steps[step.use].requires}
+    names |= {name for step in steps if step.python for name in imported_by(pipeline / code_path(step))}
+    lines = {f"{name}=={version(name)}" for name in names} | set(lowered.requirements)
     return sorted(_without_local_version(line) for line in lines)
+
+
+def imported_by(source: Path) -> set[str]:
+    """Distributions that a file imports from, anywhere in it; the file is parsed, never run."""
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(source.read_bytes())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            modules.add(node.module.partition(".")[0])
+    owners = packages_distributions()
+    return {owners[module][0] for module in modules - sys.stdlib_module_names if module in owners}
 
 
 def _without_local_version(line: str) -> str:

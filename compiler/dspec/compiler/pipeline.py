@@ -18,7 +18,7 @@ def write_pipeline(spec: Spec, folder: Path, out: Path) -> None:
         for name, source in step.assets.items():
             _copy(locate(source, folder), out / _asset(step, name))
         if step.python:
-            _copy(folder / step.python.partition(":")[0], out / _code(step))
+            _copy(folder / step.python.partition(":")[0], out / code_path(step))
     write_pipeline_json(spec, declared_interface(spec), out)
 
 
@@ -53,7 +53,7 @@ def declared_interface(spec: Spec) -> Interface:
 def _step(step: StepUse) -> dict[str, Any]:
     params = dict(step.params) | {name: _asset(step, name) for name in step.assets}
     if step.python:
-        params |= {"file": _code(step), "callable": step.python.partition(":")[2]}
+        params |= {"file": code_path(step), "callable": step.python.partition(":")[2]}
     return {
         "id": step.id,
         "use": step.use,
@@ -67,7 +67,8 @@ def _asset(step: StepUse, name: str) -> str:
     return f"assets/{step.id}/{Path(step.assets[name].path).name}"
 
 
-def _code(step: StepUse) -> str:
+def code_path(step: StepUse) -> str:
+    """Where the source of a python step lies in the pipeline folder."""
     assert step.python
     return f"code/{step.python.partition(':')[0]}"
 

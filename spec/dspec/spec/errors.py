@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 Severity = Literal["error", "warning"]
 
@@ -71,7 +71,7 @@ class DspecError(Exception):
         super().__init__("\n".join(str(found) for found in self.diagnostics))
 
     @classmethod
-    def of(cls, code: str, message: str, **details: Any) -> DspecError:
+    def of(cls, code: str, message: str, **details: Any) -> Self:
         """The error with one diagnostic: `SpecError.of("E0301", "no such file", hint="…")`."""
         return cls(Diagnostic(code=code, message=message, **details))
 

@@ -87,7 +87,8 @@ Percentile = Annotated[str, AfterValidator(_percentile)]
 class Frozen(BaseModel):
     """Unknown keys are errors, values never change, texts are not numbers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+    # Validators are built when first used: a command builds those of the documents it reads, and no others.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True, defer_build=True)
 
 
 class Source(Frozen):

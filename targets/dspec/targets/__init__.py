@@ -5,18 +5,18 @@ from __future__ import annotations
 import importlib
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dspec.spec.catalogue import Catalogue, RuntimeEntry, StepEntry
-from dspec.targets.protocol import Builder, Runtime
 from dspec.targets.shipped import steps
 from dspec.targets.shipped.step import Value
 
+if TYPE_CHECKING:  # `check` needs the catalogue at once, and the records behind the protocol not at all
+    from dspec.targets.protocol import Builder, Runtime
+
 RUNTIMES = ("onnxruntime",)
 BUILDERS = ("onnx",)
-ENTRY_POINTS = (
-    "dspec.runtimes"  # name → package laid out as those here: options.ENTRY and runtime.RUNTIME
-)
+ENTRY_POINTS = "dspec.runtimes"  # name → package laid out as those here: options.ENTRY and runtime.RUNTIME
 
 
 def _package(name: str) -> str:

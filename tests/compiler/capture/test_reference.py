@@ -260,3 +260,20 @@ def test_pictures_travel_by_digest(run: Any, tmp_path: Path) -> None:
     assert kept.endswith(".png")
     assert (captured.reference / kept).read_bytes() == (tmp_path / "spec" / "pictures" / "200.png").read_bytes()
     assert {path.name for path in captured.result.read} == {"10.png", "200.png", "model.py"}
+
+
+def test_a_batch_that_begins_above_one(run: Any) -> None:
+    model = {**MODEL, "dims": {**MODEL["dims"], "batch": {"min": 2, "max": 8}}}
+    assert "a request is one item: let model.dims.batch begin at 1" in refused(SpecError, run, SOURCE, model)
+
+
+def test_a_step_that_does_not_open(run: Any) -> None:
+    steps = [{"id": "scaled", "use": "scale", "params": {"wrong": 1}, "in": ["ids"], "out": ["more"]}]
+    said = refused(SpecError, run, SOURCE, MODEL, preprocess=steps)
+    assert "E0456: step scaled: TypeError" in said
+
+
+def test_state_that_grows_only_at_some_sizes(run: Any) -> None:
+    source = SOURCE.replace("found = ", "self.long = ids if ids.shape[1] > 19 else None; found = ")
+    said = refused(ExportError, run, source, MODEL)
+    assert "E0444" in said or "E0432" in said

@@ -122,7 +122,8 @@ def test_loads(name: str, legacy: bool, tmp_path: Path) -> None:
 
 def test_safetensors_and_npz(tmp_path: Path) -> None:
     save_file(state(), tmp_path / "w.safetensors")
-    np.savez(tmp_path / "w.npz", **{key: value.numpy() for key, value in state().items()})
+    arrays: dict[str, Any] = {key: value.numpy() for key, value in state().items()}
+    np.savez(tmp_path / "w.npz", **arrays)
     for name in ("w.safetensors", "w.npz"):
         module, warnings = load(tmp_path / name)
         assert torch.equal(module.state_dict()["first.weight"], state()["first.weight"])
@@ -140,7 +141,8 @@ def test_wrapped_in_the_factory(tmp_path: Path) -> None:
 def test_tied_weights_are_stored_once(tmp_path: Path) -> None:
     table = torch.randn(5, 4)
     save_file({"embed.weight": table}, tmp_path / "w.safetensors")
-    module, warnings = load(tmp_path / "w.safetensors", Tied())
+    module = Tied()
+    _, warnings = load(tmp_path / "w.safetensors", module)
     assert torch.equal(module.head.weight, table)
     assert module.head.weight is module.embed.weight
     assert warnings == ""
@@ -298,3 +300,12 @@ def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensors, "_CHUNK", 7)
     assert [d.sha256 for d in tensor_digests(value)] == [d.sha256 for d in whole]
     assert len(whole) == 2
+
+
+def test_names_that_the_modules_own_hooks_translate(tmp_path: Path) -> None:
+    new = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+    old = {"bias": torch.ones(4), "weight_g": torch.full((4, 1), 2.0), "weight_v": torch.ones(4, 3)}
+    torch.save(old, tmp_path / "w.pt")
+    _, warnings = load(tmp_path / "w.pt", new)
+    assert "the module's own hooks translated 4 names" in warnings
+    assert torch.allclose(new.weight.norm(dim=1), torch.tensor(2.0))

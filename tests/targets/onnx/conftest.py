@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,7 @@ def capture(
     with warnings.catch_warnings(), torch.inference_mode(), oblivious:
         warnings.simplefilter("ignore")
         exported = torch.export.export(Flat(model, list(inputs)), examples, dynamic_shapes=(shapes,))
+        sources = _reduce_traces(exported)
         torch.export.save(exported, folder / "model.pt2")
     interface = Interface(
         inputs={name: Port(dtype=dtype, shape=tuple(shape)) for name, (dtype, shape) in inputs.items()},
@@ -79,13 +82,13 @@ def capture(
         path=folder / "model.pt2",
         interface=interface,
         symbols=_symbols(exported, interface),
-        sources=_sources(exported),
+        sources=sources,
         tensors=(),
     )
 
 
 def _export_dim(name: str) -> Any:
-    return torch.export.Dim.AUTO(min=DIMS[name].min, max=DIMS[name].max)  # type: ignore[attr-defined]
+    return torch.export.Dim.AUTO(min=DIMS[name].min, max=DIMS[name].max)
 
 
 def _symbols(exported: Any, interface: Interface) -> dict[str, str]:
@@ -98,16 +101,23 @@ def _symbols(exported: Any, interface: Interface) -> dict[str, str]:
     return found
 
 
-def _sources(exported: Any) -> dict[str, str]:
-    """Node → `model.py:<line>` of this folder's sources."""
+def _reduce_traces(exported: Any) -> dict[str, str]:
+    """Stack traces become `file:line` of this folder's sources, as capture leaves them. Gives node → place."""
     found = {}
-    for node in exported.graph.nodes:
-        for line in reversed((node.meta.get("stack_trace") or "").splitlines()):
-            if line.lstrip().startswith(f'File "{Path(__file__).parent}') and "conftest" not in line:
-                place = line.split('"')
-                found[node.name] = f"{Path(place[1]).name}:{int(place[2].split('line ')[1].split(',')[0])}"
-                break
+    for module in exported.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            place = _place(node.meta.pop("stack_trace", None) or "")
+            if place:
+                node.meta["stack_trace"] = f'File "{place[0]}", line {place[1]}'
+            if place and module is exported.graph_module:
+                found[node.name] = f"{place[0]}:{place[1]}"
     return found
+
+
+def _place(trace: str) -> tuple[str, int] | None:
+    here = re.compile(rf'File "{re.escape(str(Path(__file__).parent))}/(test_\w+\.py)", line (\d+)')
+    frames = here.findall(trace)
+    return (frames[-1][0], int(frames[-1][1])) if frames else None
 
 
 def session(artifact: Artifact) -> Any:
@@ -138,6 +148,19 @@ def worst(program: Program, model: torch.nn.Module, run: Any, sizes: Mapping[str
         float(np.abs(one.astype(np.float64) - other.numpy().astype(np.float64)).max(initial=0.0))
         for one, other in zip(got, expected, strict=True)
     )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_registry() -> Iterator[None]:
+    """Torch reads its table of translations anew for each export: a second that some thirty exports here can share."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    once: Any = functools.cache(ONNXRegistry.from_torchlib.__func__)  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            ONNXRegistry, "from_torchlib", classmethod(lambda cls, opset_version=18: once(cls, opset_version))
+        )
+        yield
 
 
 class Lab:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dspec.spec.models import Dim
-from dspec.targets.artifacts.dim_text import NotComputable, renamed, same, value
+from dspec.targets.artifacts.dim_text import NotComputable, renamed, same, settled, value
 
 DIMS = {"batch": Dim(min=1, max=32), "seq": Dim(min=2, max=256), "even": Dim(min=2, max=8, multiple_of=2)}
 
@@ -44,3 +44,8 @@ def test_symbols_are_renamed_as_wholes() -> None:
 def test_what_has_no_value(text: str) -> None:
     with pytest.raises(NotComputable):
         value(text, {"seq": 4})
+
+
+def test_a_dim_with_one_size_is_a_number() -> None:
+    dims = {"batch": Dim(min=3, max=3), "even": Dim(min=3, max=5, multiple_of=4), "seq": Dim(min=2, max=9)}
+    assert settled(("batch", "2*even", "seq", "seq*batch", 7), dims) == (3, 8, "seq", "seq*batch", 7)

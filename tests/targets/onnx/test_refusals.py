@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional
 
 from dspec.spec.errors import ExportError
+from dspec.spec.models import Dim
 from dspec.spec.records import Port
 from dspec.targets.artifacts.onnx import BUILDER
 
@@ -20,7 +21,8 @@ Y = {"y": ("float32", ["batch", 4])}
 
 class Spectral(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.svd(x)[1]  # svd
+        found: torch.Tensor = torch.linalg.svd(x)[1]  # svd
+        return found
 
 
 class Holder(torch.nn.Module):
@@ -56,7 +58,8 @@ class Autocast(torch.nn.Module):
 
 class Complex(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.fft.fft(x)  # complex
+        found: torch.Tensor = torch.fft.fft(x)  # complex
+        return found
 
 
 class Folded(torch.nn.Module):
@@ -113,6 +116,19 @@ def test_a_declared_dim_that_the_program_fixed(lab: Any) -> None:
     other = program.interface.model_copy(update={"inputs": ports})
     with pytest.raises(ExportError, match="axis 0 of input x became the constant 3"):
         BUILDER.build(dataclasses.replace(program, interface=other), {}, lab.folder / "artifact")
+
+
+def test_a_dim_with_one_size_is_a_number_in_the_file(lab: Any) -> None:
+    program = lab.capture(Echo(), {"x": ("float32", [3, 4])}, {"y": ("float32", [3, 4])})
+    interface = program.interface.model_copy(
+        update={
+            "inputs": {"x": Port(dtype="float32", shape=("batch", 4))},
+            "outputs": {"y": Port(dtype="float32", shape=("batch", 4))},
+            "dims": {"batch": Dim(min=3, max=3)},
+        }
+    )
+    artifact = BUILDER.build(dataclasses.replace(program, interface=interface), {}, lab.folder / "artifact")
+    assert lab.session(artifact).get_inputs()[0].shape == [3, 4]
 
 
 def test_an_opset_out_of_reach(lab: Any) -> None:

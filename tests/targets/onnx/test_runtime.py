@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -22,11 +22,10 @@ from dspec.targets.protocol import Artifact, Job, Program, Wanted
 
 
 def spec_of(ports: Mapping[str, str], steps: tuple[StepUse, ...] = ()) -> Spec:
-    model = Model(
-        factory="model.py:build", inputs={name: Tensor(dtype=dtype, shape=(2,)) for name, dtype in ports.items()}
-    )  # type: ignore[arg-type]
+    inputs = {name: Tensor(dtype=cast(Any, dtype), shape=(2,)) for name, dtype in ports.items()}
+    model = Model(factory="model.py:build", inputs=inputs)
     return Spec(
-        apiVersion="dspec/v1alpha1",
+        api_version="dspec/v1alpha1",
         name="net",
         model=model,
         preprocess=steps,
@@ -51,13 +50,15 @@ def test_one_candidate_with_the_artifact_it_asks_for() -> None:
     assert found.reasons
 
 
-REFUSED = {
+IN_GRAPH = StepUse(id="scale", use="normalize", place="graph", inputs=("a",), outputs=("x",))
+Refused = tuple[Mapping[str, str], tuple[StepUse, ...], dict[str, Any], tuple[str, ...]]
+REFUSED: dict[str, Refused] = {
     "dtype": (
         {"x": "bfloat16"}, (), {},
         ("E0517", "input x is bfloat16, which ONNX Runtime can't serve on a CPU", "declare it float32"),
     ),
     "place": (
-        {"x": "float32"}, (StepUse(id="scale", use="normalize", place="graph", **{"in": ("a",), "out": ("x",)}),), {},
+        {"x": "float32"}, (IN_GRAPH,), {},
         ("E0517", "step scale has place: graph, which runtime onnxruntime does not offer yet", "place: host"),
     ),
     "opset": ({"x": "float32"}, (), {"opset": 11}, ("E0518", "option opset is 11", "18 and above")),
@@ -69,7 +70,7 @@ REFUSED = {
 def test_refused_before_anything_runs(case: str) -> None:
     ports, steps, options, texts = REFUSED[case]
     with pytest.raises(SpecError) as caught:
-        RUNTIME.candidates(spec_of(ports, steps), Target(runtime="onnxruntime", options=options))  # type: ignore[arg-type]
+        RUNTIME.candidates(spec_of(ports, steps), Target(runtime="onnxruntime", options=options))
     for text in texts:
         assert text in str(caught.value)
 
@@ -118,8 +119,14 @@ class Narrow(Net):
 X, Y = {"x": ("float32", ["batch", 4])}, {"y": ("float32", ["batch", 2])}
 
 
-def test_lowering_leaves_the_model_and_its_listing(lab: Any, tmp_path: Path) -> None:
-    program, artifact = lab.build(Net(), X, Y)
+@pytest.fixture(scope="module")
+def net(module_lab: Any) -> tuple[Program, Artifact]:
+    found: tuple[Program, Artifact] = module_lab.build(Net(), X, Y)
+    return found
+
+
+def test_lowering_leaves_the_model_and_its_listing(net: Any, tmp_path: Path) -> None:
+    program, artifact = net
     lowered = RUNTIME.lower(job_of(program, artifact, optimization="basic"), tmp_path / "bundle")
     files = sorted(path.relative_to(tmp_path / "bundle").as_posix() for path in (tmp_path / "bundle").rglob("*"))
     assert files == ["model", "model/graph.txt", "model/model.onnx"]
@@ -141,8 +148,8 @@ def test_lowering_leaves_the_model_and_its_listing(lab: Any, tmp_path: Path) -> 
     json.dumps([dict(lowered.model), dict(lowered.options)])
 
 
-def test_lowering_twice_is_no_harm(lab: Any, tmp_path: Path) -> None:
-    program, artifact = lab.build(Net(), X, Y)
+def test_lowering_twice_is_no_harm(net: Any, tmp_path: Path) -> None:
+    program, artifact = net
     first = RUNTIME.lower(job_of(program, artifact), tmp_path)
     assert RUNTIME.lower(job_of(program, artifact), tmp_path) == first
 
@@ -162,15 +169,15 @@ def test_bfloat16_inside_has_no_kernel(lab: Any, tmp_path: Path) -> None:
     assert "use float32 there" in found.hint
 
 
-def test_a_graph_that_does_not_load(lab: Any, tmp_path: Path) -> None:
-    program, artifact = lab.build(Net(), X, Y)
+def test_a_graph_that_does_not_load(net: Any, tmp_path: Path) -> None:
+    program, artifact = net
     other = program.interface.model_copy(update={"outputs": {"z": program.interface.outputs["y"]}})
     wrong = Program(path=program.path, interface=other, symbols={}, sources={}, tensors=())
-    with pytest.raises(ExportError, match="E0512: the graph's outputs are y float32; bundle.json declares z float32"):
+    with pytest.raises(ExportError, match=r"E0512: the graph's outputs are y float32; bundle\.json declares z float32"):
         RUNTIME.lower(job_of(wrong, artifact), tmp_path)
 
 
-def test_a_provider_that_is_not_here(lab: Any, tmp_path: Path) -> None:
-    program, artifact = lab.build(Net(), X, Y)
+def test_a_provider_that_is_not_here(net: Any, tmp_path: Path) -> None:
+    program, artifact = net
     with pytest.raises(ExportError, match=r"E0513: this ONNX Runtime has .*CPUExecutionProvider, not TensorrtExec"):
         RUNTIME.lower(job_of(program, artifact, provider="TensorrtExecutionProvider"), tmp_path)

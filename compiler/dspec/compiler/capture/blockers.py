@@ -33,7 +33,7 @@ def blocked(error: BaseException, module: nn.Module, places: Places) -> DspecErr
     return ExportError.of(
         "E0441",
         f"{what}{where}: {type(root).__name__}: {_first_line(root)}",
-        hint="rewrite this line with tensor operations that torch can trace; the cause is below",
+        hint="rewrite this line with tensor operations that torch can trace",
         **_details(place, str(root)),
     )
 

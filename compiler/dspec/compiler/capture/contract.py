@@ -74,7 +74,8 @@ def _finding(code: str, message: str, dim: str, hint: str, guard: Guard | None, 
     at = f" at {place}" if place else ""
     of = f", in {guard.module}" if guard and guard.module else ""
     where: dict[str, Any] = place.details() if place else {"file": spec_file}
-    return Diagnostic(code=code, message=f"{message}{at}{of}", key=f"model.dims.{dim}", hint=hint, **where)
+    what, mark, more = message.partition("; ")
+    return Diagnostic(code=code, message=f"{what}{at}{of}{mark}{more}", key=f"model.dims.{dim}", hint=hint, **where)
 
 
 def _first(guards: Sequence[Guard], wanted: Callable[[Any], Any]) -> Guard | None:

@@ -15,15 +15,15 @@ import torch
 from torch.export import Dim as ExportDim
 from torch.export import ExportedProgram
 
-from dspec.compiler.capture.binding import StructureError
+from dspec.compiler.capture.answers import StructureError, structure_changed
 from dspec.compiler.capture.blockers import blocked
 from dspec.compiler.capture.flat import PREFIX, Axis, Flat
 from dspec.compiler.capture.guards import Guard, noted_guards
-from dspec.compiler.capture.module import mutated_buffer
 from dspec.compiler.capture.places import Places
 from dspec.compiler.capture.shapes import greatest, is_dynamic, least
+from dspec.compiler.capture.state import mutated_buffer
 from dspec.compiler.capture.usercode import UserCode
-from dspec.spec.errors import Diagnostic, DspecError, ExportError
+from dspec.spec.errors import Diagnostic, ExportError
 from dspec.spec.models import Dim, Tensor
 
 _SWITCHES = ("train", "training")  # an operator with one of these False, or a probability of 0, is not random
@@ -79,11 +79,6 @@ def _export(flat: Flat, example: Sequence[torch.Tensor], dims: Mapping[str, Dim]
         except Exception as error:
             raise blocked(error, flat.module, code.places) from error
     return Exported(program=program, guards=tuple(guards), symbols=dict(flat.noted.symbols))
-
-
-def structure_changed(what: str, when: str, **details: Any) -> DspecError:
-    hint = "return the same names, and the same number of tensors, whatever the sizes"
-    return ExportError.of("E0421", f"forward returns {what} {when}", hint=hint, **details)
 
 
 @contextlib.contextmanager

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from dspec.compiler.capture.shapes import Array
-from dspec.spec.errors import DspecError, SpecError
-from dspec.spec.models import Spec
-from dspec.targets.shipped.errors import BundleError, RequestError
+from dspec.spec.errors import DspecError, MachineError, SpecError
+from dspec.spec.models import BATCH, Spec
+from dspec.targets.shipped.errors import BundleError, MissingLibrary, RequestError
 from dspec.targets.shipped.pipeline import Pipeline
 from dspec.targets.shipped.request import LABEL, read_request
 
@@ -88,18 +88,31 @@ class Fixtures:
             ) from error
 
 
+def open_pipeline(folder: Path) -> Pipeline:
+    """The pipeline of a folder; raises MachineError where a library lacks, SpecError where a step does not open."""
+    try:
+        return Pipeline.load(folder)
+    except MissingLibrary as error:
+        raise MachineError.of("E0456", str(error), key="preprocess", hint="install what the step needs") from error
+    except BundleError as error:
+        hint = "correct the step's parameters or its asset"
+        raise SpecError.of("E0456", str(error), key="preprocess", hint=hint) from error
+
+
 def _error(code: str, message: str, file: str, line: int, hint: str, **details: Any) -> DspecError:
     return SpecError.of(code, message, file=file, line=line, key="fixtures", hint=hint, **details)
 
 
 def _unfit(file: str, number: int, error: RequestError) -> DspecError:
     step = f" (step {error.step})" if error.step else ""
+    one_item = f"({BATCH})" in error.expected
+    hint = "correct the fixture, or widen what the spec declares"
     return _error(
         "E0452",
         f"{file}:{number}: {error.field or 'the request'}: {error.found}{step}",
         file,
         number,
-        "correct the fixture, or widen what the spec declares",
+        f"a request is one item: let model.dims.{BATCH} begin at 1" if one_item else hint,
         expected=error.expected,
     )
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from dspec.compiler.capture.binding import Answers, Call
+from dspec.compiler.capture.answers import Answers
+from dspec.compiler.capture.binding import Call
 
 PREFIX = "module."  # where Flat keeps the user's module; taken off every name again
 

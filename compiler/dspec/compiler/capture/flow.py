@@ -15,7 +15,7 @@ from dspec.compiler.capture.contract import check_dims
 from dspec.compiler.capture.diagnose import Trials
 from dspec.compiler.capture.eager import Eager
 from dspec.compiler.capture.export import export, unused_inputs
-from dspec.compiler.capture.fixtures import Fixtures
+from dspec.compiler.capture.fixtures import Fixtures, open_pipeline
 from dspec.compiler.capture.flat import Flat
 from dspec.compiler.capture.loading import load_weights
 from dspec.compiler.capture.module import build_module, quiet_machine, set_eval
@@ -29,7 +29,6 @@ from dspec.compiler.capture.usercode import UserCode
 from dspec.spec.errors import Diagnostic
 from dspec.spec.models import BATCH, Spec
 from dspec.spec.records import Interface, Port
-from dspec.targets.shipped.pipeline import Pipeline
 
 Warnings = tuple[Diagnostic, ...]
 
@@ -51,7 +50,7 @@ def capture(request: CaptureRequest, report: Report) -> CaptureResult:
         eager, built = _module(request, code, report)
         training = _training(request.spec, code)
         check_declared(request.spec, code)
-        fixtures = Fixtures(request.spec, request.folder, Pipeline.load(request.pipeline))
+        fixtures = Fixtures(request.spec, request.folder, open_pipeline(request.pipeline))
         example = _example(request.spec, eager.module, fixtures)
         seen = probe(_trials(request.spec, eager, example), example.arrays, request.spec, example.sizes)
         report("exporting with torch.export")
@@ -61,6 +60,7 @@ def capture(request: CaptureRequest, report: Report) -> CaptureResult:
             eager=eager,
             answers=seen.answers,
             state=seen.state,
+            fresh=seen.fresh,
             interface=interface,
             fixtures=fixtures,
             pool=example.pool,

@@ -50,7 +50,8 @@ class Guard:
         """Whether the rule holds at `sizes` (by symbol); a rule over anything else is not ours to judge."""
         if not self.rule.free_symbols <= sizes.keys():
             return True
-        return self.rule.xreplace({s: sympy.Integer(sizes[s]) for s in self.rule.free_symbols}) != False  # noqa: E712 (sympy)
+        value = self.rule.xreplace({s: sympy.Integer(sizes[s]) for s in self.rule.free_symbols})
+        return bool(value != sympy.false)
 
 
 @contextlib.contextmanager
@@ -96,12 +97,20 @@ def _running(frame: FrameType | None, names: Mapping[int, str]) -> str:
 def in_words(rule: Any, names: Mapping[Any, str]) -> str:
     """The rule with declared dims in place of symbols: `batch <= 16`."""
     swapped = rule.xreplace({symbol: sympy.Symbol(name, integer=True) for symbol, name in names.items()})
-    text = str(swapped)
-    for kind, sign in (("Eq", "=="), ("Ne", "!=")):
-        if text.startswith(f"{kind}("):
-            text = f"{_text(swapped.lhs)} {sign} {_text(swapped.rhs)}"
-    return text
+    for kind, sign in ((sympy.Eq, "=="), (sympy.Ne, "!=")):
+        if isinstance(swapped, kind):
+            return f"{tidy(str(swapped.lhs))} {sign} {tidy(str(swapped.rhs))}"
+    return tidy(str(swapped))
 
 
-def _text(value: Any) -> str:
-    return str(value).removeprefix("(").removesuffix(")") if str(value).startswith("((") else str(value)
+def tidy(text: str) -> str:
+    """`((batch//2)) + 1` without the brackets that say nothing."""
+    pairs, opened = {}, []
+    for place, letter in enumerate(text):
+        if letter == "(":
+            opened.append(place)
+        elif letter == ")" and opened:
+            pairs[opened.pop()] = place
+    double = {i for i, j in pairs.items() if pairs.get(i + 1) == j - 1 or (i, j) == (0, len(text) - 1)}
+    dropped = double | {pairs[place] for place in double}
+    return "".join(letter for place, letter in enumerate(text) if place not in dropped)

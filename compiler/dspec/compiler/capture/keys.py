@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -14,6 +15,7 @@ from dspec.compiler.capture.weights import Checkpoint, Group
 from dspec.spec.errors import DspecError, ExportError
 from dspec.spec.models import Weights
 
+Tensors = Mapping[str, torch.Tensor]
 _WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 _CONTAINERS = (
     "",
@@ -58,6 +60,10 @@ class Names:
             transient=frozenset(every) - frozenset(state),
         )
 
+    def tied(self, key: str, keys: Iterable[str]) -> bool:
+        """Whether the key needs no value of its own."""
+        return key in self.optional or key not in self.required or bool(self.aliases[key] & set(keys))
+
     def missing(self, keys: Iterable[str]) -> tuple[str, ...]:
         known = set(keys)
         return tuple(sorted(key for key in self.required - self.optional if not self.aliases[key] & known))
@@ -84,9 +90,12 @@ def _identity(key: str, value: torch.Tensor) -> object:
     return value.untyped_storage().data_ptr(), value.storage_offset(), value.shape, value.stride()
 
 
-def match(checkpoint: Checkpoint, names: Names, wanted: Weights, file: str) -> Match:
+def match(
+    checkpoint: Checkpoint, names: Names, wanted: Weights, file: str, accepts: Callable[[Tensors], bool]
+) -> Match:
     """The one reading of the checkpoint under which every key fits.
 
+    `accepts` asks the module itself, whose loading hooks may know older names (weight_norm's).
     Raises ExportError with counts and the first names where there is none, or where two containers fit alike.
     """
     readings = [reading for group in checkpoint.groups for reading in _readings(group, names, wanted)]
@@ -95,6 +104,10 @@ def match(checkpoint: Checkpoint, names: Names, wanted: Weights, file: str) -> M
         hint = f"its keys begin: {', '.join(list(checkpoint.groups[0].tensors)[:5])}"
         message = f"{file}: no key begins with {wanted.prefix}"
         raise ExportError.of("E0412", message, key="model.weights.prefix", hint=hint)
+    translated = None if exact else next((reading for reading in readings if accepts(reading.tensors)), None)
+    if translated:
+        said = f"the module's own hooks translated {translated.distance(names)} names"
+        return dataclasses.replace(translated, resolved=(*translated.resolved, said))
     if not exact:
         raise _mismatch(min(readings, key=lambda reading: reading.distance(names)), names, file)
     best = exact[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,20 +25,33 @@ def load_weights(module: nn.Module, wanted: Weights, path: Path) -> tuple[Diagno
     """
     checkpoint = read_checkpoint(path)
     names = Names.of(module)
-    found = match(checkpoint, names, wanted, path.name)
+    found = match(checkpoint, names, wanted, path.name, partial(_accepts, module))
     _check_tied(found, names, path.name)
     state = {**dict(module.named_buffers(remove_duplicate=False)), **module.state_dict()}
-    _check_shapes(found.tensors, state, path.name)
-    said = [*found.resolved, *_check_dtypes(found.tensors, state, wanted, path.name)]
-    said += _check_transient(found.tensors, state, names, path.name)
+    known = {key: value for key, value in found.tensors.items() if key in state}
+    _check_shapes(known, state, path.name)
+    said = [*found.resolved, *_check_dtypes(known, state, wanted, path.name)]
+    said += _check_transient(known, state, names, path.name)
     beside = checkpoint.beside(found.path)
     said += [f"left out {', '.join(beside[:8])}"] if beside else []
     _fill(
         module,
-        {key: value for key, value in found.tensors.items() if key in names.required},
+        {key: value for key, value in found.tensors.items() if key not in names.transient},
         path.name,
     )
     return (*(_note(path.name, text) for text in said), *_non_finite(found.tensors, path.name))
+
+
+def _accepts(module: nn.Module, tensors: Tensors) -> bool:
+    """Whether the module takes these names through hooks of its own, with nothing missing and nothing left over."""
+    hooked = any(inner._load_state_dict_pre_hooks for inner in module.modules())
+    if not hooked or {value.dtype for value in tensors.values()} - {value.dtype for _, value in _every(module)}:
+        return False
+    try:
+        result = module.load_state_dict(dict(tensors), strict=False)
+    except RuntimeError:
+        return False
+    return not result.missing_keys and not result.unexpected_keys
 
 
 def _note(file: str, text: str) -> Diagnostic:
@@ -117,7 +131,7 @@ def _fill(module: nn.Module, tensors: Tensors, file: str) -> None:
     except Exception as error:
         raise _error("E0412", f"{file}: the module refused the weights: {error}", "see the message", ()) from error
     aliases = Names.of(module)
-    left = aliases.missing(tensors) if result.missing_keys else ()
+    left = sorted(key for key in result.missing_keys if not aliases.tied(key, tensors))
     bare = sorted(name for name, value in _every(module) if value.is_meta)
     if left or bare:
         names = ", ".join([*left, *bare][:5])

@@ -113,10 +113,7 @@ class Outputs:
         return tuple(int(_form(size)) if _form(size).is_number else self._size(size) for size in value.shape)
 
     def _size(self, size: Any) -> str:
-        text = in_words(_form(size), self.symbols.dims)
-        while text.startswith("(") and text.endswith(")") and _balanced(text[1:-1]):
-            text = text[1:-1]
-        return text
+        return in_words(_form(size), self.symbols.dims)
 
     def _words(self, value: Any) -> str:
         return _list(self._size(size) for size in value.shape)
@@ -143,12 +140,3 @@ def _dtype(value: Any) -> str:
 
 def _list(shape: Any) -> str:
     return f"[{', '.join(map(str, shape))}]"
-
-
-def _balanced(text: str) -> bool:
-    depth = 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if depth < 0:
-            return False
-    return depth == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,16 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
-from dspec.compiler.capture.binding import Answers, StructureError
+from dspec.compiler.capture.answers import Answers, StructureError, structure_changed
 from dspec.compiler.capture.eager import Eager
-from dspec.compiler.capture.export import structure_changed
 from dspec.compiler.capture.fixtures import Fixture, Fixtures
-from dspec.compiler.capture.module import State
 from dspec.compiler.capture.shapes import Array, Arrays, at_sizes, shape_points, sizes_of, used_dims, words
 from dspec.compiler.capture.shards import ReferenceWriter
 from dspec.compiler.capture.skew import Training
 from dspec.compiler.capture.spread import Varying
+from dspec.compiler.capture.state import State
 from dspec.spec.dims import ExpressionError, evaluate
 from dspec.spec.errors import Diagnostic, ExportError
 from dspec.spec.models import Dim
@@ -53,7 +54,8 @@ class Reference:
     """Runs cases and writes them down.
 
     Attributes:
-        state: what hung on the module before its first call; it must still, after the last.
+        state: what may hang on the module after the last call.
+        fresh: the module as it was before the first call; it runs in float64.
         pool: the first fixtures at the door, of which shape points are made.
         example: the sizes that were exported.
     """
@@ -61,6 +63,7 @@ class Reference:
     eager: Eager
     answers: Answers
     state: State
+    fresh: nn.Module
     interface: Interface
     fixtures: Fixtures
     pool: Sequence[Arrays]
@@ -163,9 +166,9 @@ class Reference:
         plain = [self.eager.answers(arrays, self.answers) for arrays in cases]
         default = torch.get_default_dtype()
         try:
-            self.eager.module.double()
+            double = dataclasses.replace(self.eager, module=self.fresh.double())
             torch.set_default_dtype(torch.float64)
-            exact = [self._in_float64(arrays) for arrays in cases]
+            exact = [self._in_float64(double, arrays) for arrays in cases]
         except Exception as error:
             return {}, f"float64 does not run: {next(iter(str(error).splitlines()), type(error).__name__)}"
         finally:
@@ -175,9 +178,9 @@ class Reference:
             return {}, "float64 gives outputs of other shapes"
         return {name: max(_difference(a[name], b[name]) for a, b in pairs) for name in self.answers.names}, ""
 
-    def _in_float64(self, arrays: Arrays) -> Arrays:
-        tensors = [tensor.double() if tensor.is_floating_point() else tensor for tensor in self.eager.tensors(arrays)]
-        selected = self.answers.select(self.eager.result(tensors))
+    def _in_float64(self, eager: Eager, arrays: Arrays) -> Arrays:
+        tensors = [tensor.double() if tensor.is_floating_point() else tensor for tensor in eager.tensors(arrays)]
+        selected = self.answers.select(eager.result(tensors))
         return {name: tensor.double().numpy() for name, tensor in zip(self.answers.names, selected, strict=True)}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import glob
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dspec.spec.errors import Diagnostic, DspecError, SpecError
@@ -14,15 +16,11 @@ from dspec.targets import catalogue
 
 def run(options: argparse.Namespace) -> int:
     """0 when every file is right, 2 for a wrong one, 4 for one that needs what this machine lacks."""
-    found: list[Diagnostic] = []
-    codes = {0}
     paths = _expand(options.files)
-    for path in paths:
-        try:
-            found += load(path, catalogue()).warnings
-        except DspecError as error:
-            found += error.diagnostics
-            codes.add(error.exit_code)
+    with ThreadPoolExecutor() as pool:  # one file's weights are hashed while the next is parsed
+        checked = list(pool.map(_check, paths))
+    found = [diagnostic for diagnostics, _ in checked for diagnostic in diagnostics]
+    codes = {0, *(code for _, code in checked)}
     if found or options.format != "text":
         print(render(found, options.format))
     if options.format == "text":
@@ -31,6 +29,13 @@ def run(options: argparse.Namespace) -> int:
             f"{len(paths)} {'file' if len(paths) == 1 else 'files'} checked: {errors} errors, {len(found) - errors} warnings"
         )
     return 2 if 2 in codes else max(codes)
+
+
+def _check(path: Path) -> tuple[Sequence[Diagnostic], int]:
+    try:
+        return load(path, catalogue()).warnings, 0
+    except DspecError as error:
+        return error.diagnostics, error.exit_code
 
 
 def _expand(patterns: list[str]) -> list[Path]:

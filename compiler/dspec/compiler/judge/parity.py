@@ -165,8 +165,9 @@ def describe(policy: Policy) -> str:
 def skew(question: Question) -> GateVerdict:
     """The shipped pipeline's tensors against those of the training-time code."""
     training = question.spec.training
+    apart = ("training.postprocess is not held against the pipeline by this version",) if training.postprocess else ()
     if training.preprocess is None:
-        return GateVerdict(gate="skew", verdict="not asked", detail=("no training.preprocess",))
+        return GateVerdict(gate="skew", verdict="not asked", detail=("no training.preprocess", *apart))
     found = question.measurement.skew
     if found is None:
         return GateVerdict(

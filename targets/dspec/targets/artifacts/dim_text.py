@@ -6,7 +6,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dspec.spec.models import Dim
@@ -64,6 +64,19 @@ def value(text: str | int, sizes: Mapping[str, int]) -> int:
         raise NotComputable(text) from error
 
 
+def settled(shape: Iterable[int | str], dims: Mapping[str, Dim]) -> tuple[int | str, ...]:
+    """The shape with every size that can only be one number as that number: a dim whose range has one member is fixed."""
+    fixed = {name: _first(dim) for name, dim in dims.items() if dim.max is not None and _first(dim) == _last(dim)}
+    return tuple(_settled(size, fixed) for size in shape)
+
+
+def _settled(size: int | str, fixed: Mapping[str, int]) -> int | str:
+    try:
+        return value(size, fixed)
+    except NotComputable:
+        return size
+
+
 def same(declared: int | str, found: int | str, dims: Mapping[str, Dim]) -> bool:
     """Whether both come to the same size over the declared ranges; a size known only at run time fits any text."""
     if declared == found:
@@ -85,10 +98,15 @@ def _probes(dims: Mapping[str, Dim]) -> list[dict[str, int]]:
 
 
 def _probe(dim: Dim, steps: int) -> int:
-    step = dim.multiple_of
-    first = -(-max(dim.min, 1) // step) * step
-    last = (dim.max if dim.max is not None else _FAR) // step * step
-    return min(first + steps * step, max(first, last))
+    return min(_first(dim) + steps * dim.multiple_of, max(_first(dim), _last(dim)))
+
+
+def _first(dim: Dim) -> int:
+    return -(-max(dim.min, 1) // dim.multiple_of) * dim.multiple_of
+
+
+def _last(dim: Dim) -> int:
+    return (dim.max if dim.max is not None else _FAR) // dim.multiple_of * dim.multiple_of
 
 
 def _evaluate(node: ast.expr, sizes: Mapping[str, int]) -> Any:

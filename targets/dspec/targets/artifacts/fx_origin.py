@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 ORIGIN = "dspec.origin"  # key in an ONNX IR node's `meta`, which is never written to a file
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+# A region that torch runs as generated code loses its trace: `File "<eval_with_key>.3", line 5, in forward\n    linear = `
+_GENERATED = re.compile(r'File "<eval_with_key>[^"]*", line \d+, in \w+\n\s*(\w+) =')
 _PLACE = re.compile(r"^(.*):(\d+)$")
 
 
@@ -33,12 +35,10 @@ class Origins:
     """Origins of the nodes of one program, decompositions of them included (they keep the stack trace)."""
 
     def __init__(self, exported: torch.export.ExportedProgram, sources: Mapping[str, str]) -> None:
+        traced = [node for node in exported.graph.nodes if node.name in sources and node.meta.get("stack_trace")]
         self._by_name = dict(sources)
-        self._by_trace = {
-            node.meta["stack_trace"]: sources[node.name]
-            for node in exported.graph.nodes
-            if node.name in sources and node.meta.get("stack_trace")
-        }
+        self._by_trace = {node.meta["stack_trace"]: sources[node.name] for node in traced}
+        self._inside = dict(_inner_places(exported))
 
     def of(self, node: torch.fx.Node) -> Origin:
         file, line = _place(self._source(node))
@@ -48,7 +48,19 @@ class Origins:
         trace = node.meta.get("stack_trace") or ""
         if not trace:
             return self._by_name.get(node.name, "")
+        generated = _GENERATED.match(trace)
+        if generated:
+            return self._inside.get(generated[1], "")
         return self._by_trace.get(trace) or _last_user_frame(trace)
+
+
+def _inner_places(exported: torch.export.ExportedProgram) -> Iterator[tuple[str, str]]:
+    """Nodes of autocast blocks, branches and loops: node → place."""
+    for name, module in exported.graph_module.named_modules():
+        for node in getattr(getattr(module, "graph", None), "nodes", ()) if name else ():
+            place = _last_user_frame(node.meta.get("stack_trace") or "")
+            if place:
+                yield node.name, place
 
 
 def failing_node(error: BaseException) -> torch.fx.Node | None:

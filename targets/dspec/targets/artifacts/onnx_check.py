@@ -12,8 +12,9 @@ from typing import Any
 import onnx
 
 from dspec.spec.errors import ExportError
+from dspec.spec.models import Dim
 from dspec.spec.records import Interface, Port
-from dspec.targets.artifacts import onnx_limits, onnx_read
+from dspec.targets.artifacts import dim_text, onnx_limits, onnx_read
 
 RANDOM = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
@@ -37,8 +38,8 @@ def check(path: Path, interface: Interface, origins: Mapping[str, str], opset: i
     _check_opset(found_opset, opset)
     _check_domains(model)
     _check_random(model, origins)
-    _check_ports("input", model.graph.input, interface.inputs)
-    _check_ports("output", model.graph.output, interface.outputs)
+    _check_ports("input", model.graph.input, interface.inputs, interface.dims)
+    _check_ports("output", model.graph.output, interface.outputs, interface.dims)
     _check_strings(model, (str(path.parent), str(Path.home()), sys.prefix, str(Path.cwd())))
     _check_valid(path)
     return _facts(model, path, found_opset)
@@ -87,23 +88,24 @@ def _place(origin: str) -> dict[str, Any]:
     return {"file": found[1], "line": int(found[2])} if found else {}
 
 
-def _check_ports(what: str, found: Iterable[onnx.ValueInfoProto], declared: Mapping[str, Port]) -> None:
+def _check_ports(
+    what: str, found: Iterable[onnx.ValueInfoProto], declared: Mapping[str, Port], dims: Mapping[str, Dim]
+) -> None:
     found = list(found)
     names = [value.name for value in found]
     if names != list(declared):
         raise _broken("E0515", f"the file has the {what}s {', '.join(names)}", f"{', '.join(declared)}, in that order")
     for value, port in zip(found, declared.values(), strict=True):
-        tensor = value.type.tensor_type
-        dtype = dtype_name(tensor.elem_type)
-        if dtype != port.dtype:
-            raise _broken("E0505", f"{what} {value.name} is {dtype} in the file", f"{port.dtype}, as declared")
-        shape = shape_of(value)
-        if shape != port.shape:
-            raise _broken(
-                "E0503",
-                f"{what} {value.name} has the shape {list(shape)} in the file",
-                f"{list(port.shape)}, as declared",
-            )
+        _check_port(f"{what} {value.name}", value, port.dtype, dim_text.settled(port.shape, dims))
+
+
+def _check_port(what: str, value: onnx.ValueInfoProto, dtype: str, shape: tuple[int | str, ...]) -> None:
+    found = dtype_name(value.type.tensor_type.elem_type)
+    if found != dtype:
+        raise _broken("E0505", f"{what} is {found} in the file", f"{dtype}, as declared")
+    if shape_of(value) != shape:
+        message = f"{what} has the shape {list(shape_of(value))} in the file"
+        raise _broken("E0503", message, f"{list(shape)}, as declared")
 
 
 def shape_of(value: onnx.ValueInfoProto) -> tuple[int | str, ...]:
@@ -121,7 +123,7 @@ def dtype_name(number: int) -> str:
 
 
 def _broken(code: str, message: str, expected: str) -> ExportError:
-    return ExportError.of(  # type: ignore[return-value]
+    return ExportError.of(
         code, message, expected=expected, hint="report it with the model: the file broke a promise of the spec"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,9 @@ from dspec.targets.artifacts.fx_origin import ORIGIN, Origin, Origins, failing_n
 from dspec.targets.artifacts.onnx_attention import attention
 from dspec.targets.protocol import Program
 
-_TRANSLATIONS = {torch.ops.aten.scaled_dot_product_attention.default: attention}
+_TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.ops.aten.scaled_dot_product_attention.default: attention
+}
 NOT_TRANSLATED = "No ONNX function found"
 
 
@@ -81,7 +83,7 @@ def _refusal(error: Exception, origins: Origins) -> ExportError:
     place: dict[str, Any] = {"file": origin.file, "line": origin.line}
     inside = f" in {origin.module}" if origin.module else ""
     if missing:
-        return ExportError.of(  # type: ignore[return-value]
+        return ExportError.of(
             "E0501",
             f"the operator {origin.operator or missing}{inside} has no ONNX translation",
             expected="operators that torch.onnx translates",
@@ -90,7 +92,7 @@ def _refusal(error: Exception, origins: Origins) -> ExportError:
             **place,
         )
     at = f" at {origin.operator}{inside}" if origin.operator else ""
-    return ExportError.of(  # type: ignore[return-value]
+    return ExportError.of(
         "E0502",
         f"torch's ONNX exporter stopped{at}: {_headline(causes[-1])}",
         expected="a program that converts to ONNX",
@@ -127,7 +129,7 @@ def _wrong_dtype(name: str, found: str, declared: str, origin: Origin) -> Export
         "float16": "an autocast block inside forward() leaves its dtype behind: call .float() on the result",
     }
     hint = next((text for key, text in hints.items() if found.startswith(key)), "declare what forward() returns")
-    return ExportError.of(  # type: ignore[return-value]
+    return ExportError.of(
         "E0505",
         f"output {name} is {found}",
         expected=f"{declared}, as declared in model.outputs",

@@ -113,7 +113,9 @@ def _dim_names(graph: ir.Graph, interface: Interface, symbols: Mapping[str, str]
     """Text of an exported size → declared dim; an input's declared dim stands for its whole expression."""
     names = dict(symbols)
     for (name, port), value in zip(interface.inputs.items(), graph.inputs, strict=True):
-        for axis, (declared, found) in enumerate(zip(port.shape, _sizes(value), strict=True)):
+        for axis, (declared, found) in enumerate(
+            zip(dim_text.settled(port.shape, interface.dims), _sizes(value), strict=True)
+        ):
             if isinstance(declared, str) and isinstance(found, str):
                 names.setdefault(found, declared)
             elif declared != found:
@@ -137,14 +139,14 @@ def _declare_outputs(graph: ir.Graph, interface: Interface) -> None:
         for axis, (declared, size) in enumerate(zip(port.shape, found, strict=True)):
             if not dim_text.same(declared, size, interface.dims):
                 raise _frozen(f"axis {axis} of output {name}", declared, size, value)
-        value.shape = ir.Shape(list(port.shape))
+        value.shape = ir.Shape(list(dim_text.settled(port.shape, interface.dims)))
 
 
 def _frozen(what: str, declared: int | str, found: int | str, value: ir.Value) -> ExportError:
     producer = value.producer()
     origin = producer.meta.get(ORIGIN, Origin()) if producer is not None else Origin()
     became = "the constant " if isinstance(found, int) and isinstance(declared, str) else ""
-    return ExportError.of(  # type: ignore[return-value]
+    return ExportError.of(
         "E0503",
         f"{what} became {became}{found}",
         expected=f"{declared}, as declared",

@@ -36,7 +36,7 @@ def _refusal(text: str, path: Path, origins: Mapping[str, str]) -> ExportError:
     if missing:
         return _no_kernel(missing[1], missing[2], path, origins)
     code = "E0513" if "runs the graph, not" in text or "this ONNX Runtime has" in text else "E0512"
-    return ExportError.of(  # type: ignore[return-value]
+    return ExportError.of(
         code,
         _readable(text),
         expected="a graph that the session of the bundle loads on this machine",
@@ -49,7 +49,7 @@ def _no_kernel(operator: str, node: str, path: Path, origins: Mapping[str, str])
     kinds = f" for {', '.join(dtypes)}" if dtypes else ""
     place = re.match(r"(\S+):(\d+)\b", origin)
     narrow = any(dtype in ("bfloat16", "float16") for dtype in dtypes)
-    return ExportError.of(  # type: ignore[return-value]
+    return ExportError.of(
         "E0511",
         f"ONNX Runtime has no CPU kernel of {operator}{kinds} (node {node}{', from ' + origin if origin else ''})",
         expected="operators and dtypes with a CPU kernel",

@@ -17,7 +17,7 @@ from dspec.targets.protocol import Artifact, Candidate, Environment, Job, Lowere
 
 ENGINE = "onnxruntime"
 COMMAND = ("python", "-m", "dspec_bundle", "pipe")
-NEEDED = ("torch", "onnx", "onnxscript", "onnxruntime")
+NEEDED = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime")
 REQUIRED = ("numpy", "onnxruntime")  # in the bundle
 FOLDER = "model"
 

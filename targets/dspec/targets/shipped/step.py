@@ -15,9 +15,8 @@ library it needs. The same code prepares the fixtures at build time and the requ
         requires: ClassVar[tuple[str, ...]] = ()
         factor: float = 1.0
 
-        def flow(self, value: Value) -> tuple[Value, ...]: ...   # types in → types out, no data;
-        ValueError in words def open(self) -> Callable[..., object]: ...             # loads what
-        is slow to load, once per process
+        def flow(self, value: Value) -> tuple[Value, ...]: ...  # types in, types out; ValueError in words
+        def open(self) -> Callable[..., object]: ...  # loads what is slow to load, once per process
 """
 
 from __future__ import annotations
