@@ -44,8 +44,9 @@ def _spinner() -> Report:
 def show_build(result: BuildResult, seconds: float) -> None:
     """The table of targets, what stands behind each verdict that is not green, and where everything is."""
     _quiet()
-    if result.warnings:
-        print(render(result.warnings, "text"), file=sys.stderr)
+    for found in result.warnings:
+        note = f"note {found.code}: {found.message}"
+        print(note if found.severity == "note" else render([found], "text"), file=sys.stderr)
     print(table(HEADINGS, [row(target) for target in result.targets]))
     for target in result.targets:
         _show_target(target)

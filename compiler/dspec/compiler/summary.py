@@ -37,9 +37,15 @@ def row(target: TargetResult) -> tuple[str, ...]:
 
 
 def _against(found: GateVerdict) -> str:
-    measured = found.measured.replace("; ", "\n").replace(" at [", "\n  at [")
-    limit = found.limit.replace("; ", "\n")
-    return "\n".join(part for part in (measured or found.verdict, f"limit {limit}" if limit else "no limit") if part)
+    """The figures with their limit beneath; where a gate judges several outputs, each with its own."""
+    figures, limits = (text.split("; ") if text else [] for text in (found.measured, found.limit))
+    lines = []
+    for number, figure in enumerate(figures or [found.verdict]):
+        lines += figure.replace(" at [", "\n  at [").split("\n")
+        if number < len(limits):
+            name = figure.partition(" ")[0] if found.gate == "parity" else ""
+            lines.append(f"  limit {limits[number].removeprefix(f'{name} ')}")
+    return "\n".join(lines if limits else [*lines, "  no limit"])
 
 
 def _outside(target: TargetResult) -> str:

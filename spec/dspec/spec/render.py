@@ -16,6 +16,7 @@ FORMATS = ("text", "json", "github", "sarif")
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _BOLD, _RED, _YELLOW, _DIM, _RESET = "\033[1m", "\033[31m", "\033[33m", "\033[2m", "\033[0m"
 _WIDTH = 120
+_GITHUB = {"note": "notice"}  # GitHub's own word; the other severities are called as ours
 
 
 def render(diagnostics: Iterable[Diagnostic], format: str, color: bool = False) -> str:
@@ -84,7 +85,7 @@ def _command(found: Diagnostic) -> str:
     pairs = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in properties.items() if value)
     details = [f"expected: {found.expected}" * bool(found.expected), f"to do: {found.hint}" * bool(found.hint)]
     body = "\n".join([found.message, *filter(None, details), *found.notes])
-    return f"::{found.severity} {pairs}::{_escaped(body)}"
+    return f"::{_GITHUB.get(found.severity, found.severity)} {pairs}::{_escaped(body)}"
 
 
 def _escaped(text: str, more: str = "") -> str:

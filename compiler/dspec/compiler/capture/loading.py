@@ -55,7 +55,7 @@ def _accepts(module: nn.Module, tensors: Tensors) -> bool:
 
 
 def _note(file: str, text: str) -> Diagnostic:
-    return Diagnostic(code="E0416", message=f"{file}: {text}", key="model.weights", severity="warning")
+    return Diagnostic(code="E0416", message=f"{file}: {text}", key="model.weights", severity="note")
 
 
 def _error(code: str, message: str, hint: str, notes: Iterable[str]) -> ExportError:
