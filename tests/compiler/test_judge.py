@@ -47,7 +47,7 @@ def _measurement(**changes: Any) -> Measurement:
         "reference": "b" * 64,
         "target": "t",
         "candidate": "onnxruntime/onnxruntime/fp32",
-        "machine": {"os": "linux", "arch": "x86_64", "cpu": "c", "flags": "f", "cores": 1},
+        "machine": {"os": "linux", "arch": "x86_64", "cpu": "c", "flags": ["f"], "cores": 1},
         "versions": {},
         "source": "reference",
         "parity": _parity([_error(1e-6)]),
@@ -79,11 +79,11 @@ def _latency(values: list[float], **more: Any) -> dict[str, Any]:
 
 
 def _verdict(gate: str, measurement: Measurement, spec: Spec | None = None) -> GateVerdict:
-    return next(v for v in judge(spec or _spec(), "t", INTERFACE, measurement, TODAY) if v.gate == gate)
+    return next(v for v in judge(spec or _spec(), "t", INTERFACE, (measurement,), TODAY) if v.gate == gate)
 
 
 def test_what_passes_publishes() -> None:
-    verdicts = judge(_spec(), "t", INTERFACE, _measurement(), TODAY)
+    verdicts = judge(_spec(), "t", INTERFACE, (_measurement(),), TODAY)
     assert {v.gate: v.verdict for v in verdicts} == {
         "parity": "pass",
         "skew": "not asked",
@@ -136,7 +136,7 @@ CASES = [
 
 @pytest.mark.parametrize(("gate", "changes", "verdict", "words"), CASES)
 def test_gate(gate: str, changes: dict[str, Any], verdict: str, words: str) -> None:
-    verdicts = judge(_spec(), "t", INTERFACE, _measurement(**changes), TODAY)
+    verdicts = judge(_spec(), "t", INTERFACE, (_measurement(**changes),), TODAY)
     found = next(v for v in verdicts if v.gate == gate)
     assert found.verdict == verdict
     assert words in "\n".join(found.detail)
@@ -181,7 +181,7 @@ WAIVER = {
 )
 def test_waiver(changes: dict[str, str], waived: bool) -> None:
     spec = _spec(waivers=(WAIVER | changes,))
-    verdicts = judge(spec, "t", INTERFACE, _measurement(parity=_parity([_error(0.01)])), TODAY)
+    verdicts = judge(spec, "t", INTERFACE, (_measurement(parity=_parity([_error(0.01)])),), TODAY)
     assert publishable(verdicts) is waived
     refused = "waiver of ada refused: it expired on 2026-11-29 (today is 2026-11-30)"
     assert (refused in verdicts[0].detail) is ("expires" in changes)
@@ -190,7 +190,7 @@ def test_waiver(changes: dict[str, str], waived: bool) -> None:
 def test_a_waiver_for_another_target_waives_nothing() -> None:
     targets = {"t": {"runtime": "onnxruntime"}, "other": {"runtime": "onnxruntime"}}
     spec = _spec(waivers=(WAIVER | {"target": "other"},), targets=targets)
-    assert not publishable(judge(spec, "t", INTERFACE, _measurement(parity=_parity([_error(0.01)])), TODAY))
+    assert not publishable(judge(spec, "t", INTERFACE, (_measurement(parity=_parity([_error(0.01)])),), TODAY))
 
 
 def test_a_target_overrides_the_slo_key_by_key() -> None:

@@ -3,84 +3,33 @@
 from __future__ import annotations
 
 import datetime
-import fcntl
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from dspec.compiler import stages
+from dspec.compiler.bundle import check_digests
 from dspec.compiler.environment import clean_environment
-from dspec.compiler.evidence import belongs, evidence, joined, measurement, nothing_measured
-from dspec.compiler.judge import judge, publishable, slo_of
-from dspec.compiler.machine import cpu_facts, granted_cpus, this_machine
+from dspec.compiler.evidence import counted, evidence, measurement, nothing_measured
+from dspec.compiler.fitness import lacks, why_not_here
+from dspec.compiler.judge import judge, slo_of
+from dspec.compiler.machine import this_machine
 from dspec.compiler.pipeline import write_pipeline
 from dspec.compiler.placed import placed, placed_all
 from dspec.compiler.policy import policies
 from dspec.compiler.publish import publish, withhold
+from dspec.compiler.results import BuildResult, TargetResult
 from dspec.compiler.seal import seal
 from dspec.compiler.stage import Outcome, Report, run_stage, work_folder
-from dspec.compiler.store import Store, Tree
-from dspec.spec.errors import Diagnostic, DspecError, GateError, MachineError
-from dspec.spec.hardware import matches, profile
+from dspec.compiler.store import DamagedBlobError, Store, Tree, locked
+from dspec.spec.errors import Diagnostic, DspecError, SpecError
 from dspec.spec.load import Loaded
-from dspec.spec.models import Spec, Target
-from dspec.spec.records import GateVerdict, Manifest, Measurement, Reference
-from dspec.targets import catalogue, runtime
-
-EXIT_ORDER = (
-    3,
-    1,
-    4,
-    5,
-)  # what a build with several troubles answers: the one nearest to its cause
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TargetResult:
-    """What became of one target: its bundle and verdicts, or the error that stopped it."""
-
-    target: str
-    optional: bool
-    manifest: Manifest | None = None
-    measurement: Measurement | None = None
-    verdicts: tuple[GateVerdict, ...] = ()
-    error: DspecError | None = None
-    warnings: tuple[Diagnostic, ...] = ()
-    fresh: bool = True
-
-    @property
-    def proved(self) -> bool:
-        return self.error is None and publishable(self.verdicts)
-
-    @property
-    def exit_code(self) -> int:
-        if self.error is not None:
-            return self.error.exit_code
-        unproved = [found.verdict for found in self.verdicts if not found.waived_by]
-        return 1 if "fail" in unproved else 5 if {"inconclusive", "unmeasured"} & set(unproved) else 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BuildResult:
-    """Every target's fate, and where the whole publication lies."""
-
-    name: str
-    targets: tuple[TargetResult, ...]
-    published: bool
-    changed: bool
-    place: Path
-    warnings: tuple[Diagnostic, ...] = ()
-
-    @property
-    def exit_code(self) -> int:
-        codes = {result.exit_code for result in self.targets if not result.optional}
-        codes |= set() if self.published else {5}
-        return next((code for code in EXIT_ORDER if code in codes), 0) if not self.published else 0
+from dspec.spec.models import Spec
+from dspec.spec.records import Case, Manifest, Measurement, Reference, Skew, Spread
+from dspec.targets.protocol import Candidate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +40,21 @@ class Builder:
     store: Store
     report: Report
     today: datetime.date
-    evidence: tuple[Measurement, ...] = ()
+    others: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Captured:
+    """The truth of one build, shared by its targets: program, reference, golden vectors, and the steps around them."""
+
+    program: Tree
+    reference: Tree
+    golden: Tree
+    pipeline: Tree
+    source: Reference
+    spread: dict[str, Spread]
+    skew: Skew | None
+    warnings: tuple[Diagnostic, ...]
 
 
 def build(loaded: Loaded, store: Store, bundles: Path, others: Sequence[Measurement], report: Report) -> BuildResult:
@@ -99,95 +62,85 @@ def build(loaded: Loaded, store: Store, bundles: Path, others: Sequence[Measurem
 
     Raises the DspecError of a capture that failed; a failed target is part of the result.
     """
-    builder = Builder(
-        loaded=loaded,
-        store=store,
-        report=report,
-        today=datetime.date.today(),
-        evidence=tuple(others),
-    )
-    lacking = {name: lacks(loaded.spec, target) for name, target in loaded.spec.targets.items()}
-    if all(lacking.values()):
-        raise next(error for error in lacking.values() if error)
+    today = datetime.date.today()
+    builder = Builder(loaded=loaded, store=store, report=report, today=today, others=tuple(others))
+    candidates = _candidates(builder)
     with locked(store):
-        pipeline = _pipeline(builder)
-        captured = _capture(builder, pipeline)
-        program, reference = _part(captured.tree, "program"), _part(captured.tree, "reference")
-        with work_folder(store, "staging") as staging:
-            golden = run_stage(store, stages.golden_stage(loaded.spec, reference, pipeline), report)
-            results = tuple(
-                _target(
-                    builder,
-                    target_id,
-                    staging,
-                    Parts(program, reference, pipeline, golden.tree, captured, golden),
-                )
-                for target_id in loaded.spec.targets
-            )
-            return _publish(builder, results, staging, bundles, captured.warnings)
+        try:
+            return _build(builder, candidates, bundles)
+        except DamagedBlobError as damaged:  # it was dropped: the stage that made it runs again
+            report(f"a file in the store was damaged ({damaged}); its stage runs again")
+            return _build(builder, candidates, bundles)
 
 
-def lacks(spec: Spec, target: Target) -> MachineError | None:
-    """What this machine lacks for building a target, as the error that names the command to install it."""
-    steps = (catalogue().steps[step.use] for step in (*spec.preprocess, *spec.postprocess))
-    needed = {name for step in steps for name in step.requires}
-    absent = sorted({*runtime(target.runtime).missing(), *(name for name in needed if not _installed(name))})
-    if not absent:
-        return None
-    hint = f"pip install 'dspec[{target.runtime}]'"
-    return MachineError(
-        Diagnostic(code="E0605", message=f"this machine lacks {', '.join(absent)} for {target.runtime}", hint=hint)
+def _candidates(builder: Builder) -> dict[str, Candidate]:
+    """Every target's candidate, before anything runs. Raises what a target can't have, at its line."""
+    loaded, spec = builder.loaded, builder.loaded.spec
+    stray = sorted({found.target for found in builder.others} - set(spec.targets))
+    if stray:
+        raise SpecError.of("E0707", f"evidence for {', '.join(stray)}, which is no target of {loaded.path}")
+    lacking = [lacks(spec, target) for target in spec.targets.values()]
+    if all(lacking):
+        raise next(error for error in lacking if error)
+    found: dict[str, Candidate] = {}
+    refused: list[Diagnostic] = []
+    for target_id, target in spec.targets.items():
+        try:
+            found[target_id] = stages.candidate_of(spec, target)
+        except SpecError as error:
+            refused += placed_all(error.diagnostics, loaded, target_id)
+    if refused:
+        raise SpecError(refused)
+    return found
+
+
+def _build(builder: Builder, candidates: dict[str, Candidate], bundles: Path) -> BuildResult:
+    captured = _capture(builder)
+    with work_folder(builder.store, "staging") as staging:
+        results = tuple(
+            _target(builder, target_id, candidate, captured, staging) for target_id, candidate in candidates.items()
+        )
+        return _publish(builder, results, staging, bundles, captured.warnings)
+
+
+def _capture(builder: Builder) -> Captured:
+    spec, store = builder.loaded.spec, builder.store
+    before = spec.model_copy(
+        update={"postprocess": (), "response": {}}
+    )  # a change after the model captures nothing anew
+    try:
+        outcome = run_stage(store, stages.capture_stage(builder.loaded, _pipeline(builder, before)), builder.report)
+    except DspecError as error:
+        raise placed(_naming_targets(error, spec), builder.loaded) from error
+    pipeline, reference = _pipeline(builder, spec), _part(outcome.tree, "reference")
+    golden = run_stage(store, stages.golden_stage(spec, reference, pipeline), builder.report)
+    skew = outcome.value["skew"]
+    return Captured(
+        program=_part(outcome.tree, "program"),
+        reference=reference,
+        golden=golden.tree,
+        pipeline=pipeline,
+        source=Reference.model_validate_json(json.dumps(outcome.value["reference"])),
+        spread={name: Spread.model_validate(found) for name, found in outcome.value["spread"].items()},
+        skew=None if skew is None else Skew(cases=tuple(Case.model_validate_json(json.dumps(case)) for case in skew)),
+        warnings=outcome.warnings,
     )
 
 
-def _installed(name: str) -> bool:
-    try:
-        return bool(version(name))
-    except PackageNotFoundError:
-        return False
+def _naming_targets(error: DspecError, spec: Spec) -> DspecError:
+    """An export blocker with the targets it blocks: every runtime of this version lowers the exported program."""
+    if error.exit_code != 3:
+        return error
+    blocked = ", ".join(f"{name} ({target.runtime})" for name, target in spec.targets.items())
+    first, *rest = error.diagnostics
+    named = Diagnostic(**(first.to_json() | {"notes": (*first.notes, f"blocked targets: {blocked}; none stays open")}))
+    return type(error)((named, *rest))
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What all targets of a build share."""
-
-    program: Tree
-    reference: Tree
-    pipeline: Tree
-    golden: Tree
-    captured: Outcome
-    golden_outcome: Outcome
-
-
-@contextmanager
-def locked(store: Store) -> Iterator[None]:
-    """One build at a time per store; whatever a killed one left behind is removed."""
-    store.root.mkdir(parents=True, exist_ok=True)
-    with (store.root / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise MachineError.of(
-                "E0604",
-                f"another dspec is building with {store.root}",
-                hint="wait for it, or give --store",
-            ) from None
-        shutil.rmtree(store.root / "work", ignore_errors=True)
-        yield
-
-
-def _pipeline(builder: Builder) -> Tree:
+def _pipeline(builder: Builder, spec: Spec) -> Tree:
     with work_folder(builder.store, "pipeline") as work:
-        write_pipeline(builder.loaded.spec, builder.loaded.folder, work)
+        write_pipeline(spec, builder.loaded.folder, work)
         return builder.store.keep(work)
-
-
-def _capture(builder: Builder, pipeline: Tree) -> Outcome:
-    stage = stages.capture_stage(builder.loaded, pipeline)
-    try:
-        return run_stage(builder.store, stage, builder.report)
-    except DspecError as error:
-        raise placed(error, builder.loaded) from error
 
 
 def _part(tree: Tree, folder: str) -> Tree:
@@ -199,127 +152,96 @@ def _part(tree: Tree, folder: str) -> Tree:
     )
 
 
-def _target(builder: Builder, target_id: str, staging: Path, parts: Parts) -> TargetResult:
+def _target(builder: Builder, target_id: str, candidate: Candidate, captured: Captured, staging: Path) -> TargetResult:
     spec = builder.loaded.spec
     optional = spec.targets[target_id].optional
     try:
         if lacking := lacks(spec, spec.targets[target_id]):
             raise lacking
-        return _proved_target(builder, target_id, staging, parts)
-    except DspecError as error:
-        shutil.rmtree(staging / target_id, ignore_errors=True)
+        return _proved_target(builder, target_id, candidate, captured, staging)
+    except DspecError as error:  # a sealed bundle stays for a look
         return TargetResult(target=target_id, optional=optional, error=placed(error, builder.loaded, target_id))
 
 
-def _proved_target(builder: Builder, target_id: str, staging: Path, parts: Parts) -> TargetResult:
+def _proved_target(
+    builder: Builder, target_id: str, candidate: Candidate, captured: Captured, staging: Path
+) -> TargetResult:
     spec, store = builder.loaded.spec, builder.store
-    candidate = stages.candidate_of(spec, spec.targets[target_id])
     artifacts = tuple(
-        run_stage(store, stages.artifact_stage(wanted, parts.program), builder.report) for wanted in candidate.artifacts
+        run_stage(store, stages.artifact_stage(wanted, captured.program), builder.report)
+        for wanted in candidate.artifacts
     )
-    lowering = stages.lower_stage(spec, target_id, candidate, parts.program, parts.pipeline, artifacts)
+    lowering = stages.lower_stage(spec, target_id, candidate, captured.program, captured.pipeline, artifacts)
     lowered = run_stage(store, lowering, builder.report)
-    tree = (*lowered.tree, *parts.golden)
+    tree = (*lowered.tree, *captured.golden)
     bundle = store.checkout(tree, staging / target_id)
-    manifest = seal(bundle, tree, spec, target_id, candidate, lowered.value, reference_of(parts.captured))
-    own, fresh = _measure(builder, target_id, manifest, bundle, parts.reference)
-    others = _matching(builder, manifest)
-    verdicts = judge(spec, target_id, manifest.interface, joined(own, others), builder.today)
-    record = evidence(spec, builder.loaded.folder, manifest, (own, *others), verdicts)
+    manifest = seal(bundle, tree, spec, target_id, candidate, lowered.value, captured.source)
+    own, fresh = _measure(builder, target_id, manifest, bundle, captured)
+    measurements = counted(
+        own, builder.others, manifest, spec.targets[target_id], builder.loaded.folder, captured.spread
+    )
+    verdicts = judge(spec, target_id, manifest.interface, measurements, builder.today)
+    record = evidence(spec, builder.loaded.folder, manifest, measurements, verdicts)
     (staging / "evidence").mkdir(exist_ok=True)
-    text = record.model_dump_json(by_alias=True, indent=1)
-    (staging / "evidence" / f"{target_id}.json").write_text(text + "\n")
+    (staging / "evidence" / f"{target_id}.json").write_text(record.model_dump_json(by_alias=True, indent=1) + "\n")
     return TargetResult(
         target=target_id,
         optional=spec.targets[target_id].optional,
         manifest=manifest,
-        measurement=joined(own, others),
+        measurement=own,
         verdicts=verdicts,
         warnings=tuple(warning for outcome in (*artifacts, lowered) for warning in outcome.warnings),
         fresh=fresh or not lowered.hit,
     )
 
 
-def reference_of(captured: Outcome) -> Reference:
-    """Where the golden answers come from, as the manifest states it."""
-    return Reference.model_validate_json(json.dumps(captured.value["reference"]))
-
-
-def _matching(builder: Builder, manifest: Manifest) -> tuple[Measurement, ...]:
-    about = [found for found in builder.evidence if found.target == manifest.target]
-    for found in about:
-        if not belongs(found, manifest):
-            raise GateError.of(
-                "E0701",
-                f"the evidence given for target {manifest.target} is about another bundle",
-                expected=f"artifact {manifest.digests.artifact[:12] if manifest.digests else ''}",
-                hint=f"it is about artifact {found.artifact[:12]}: measure the bundle that this build withholds or publishes",
-            )
-    return tuple(about)
-
-
 def _measure(
-    builder: Builder, target_id: str, manifest: Manifest, bundle: Path, reference: Tree
+    builder: Builder, target_id: str, manifest: Manifest, bundle: Path, captured: Captured
 ) -> tuple[Measurement, bool]:
     """This machine's numbers, and whether any was taken now."""
     spec = builder.loaded.spec
     target = spec.targets[target_id]
     machine = this_machine(target.resources.cores)
-    if reason := why_not_here(builder.loaded, target):
-        return nothing_measured(manifest, machine, reason), False
-    cores = target.resources.cores
-    environment = clean_environment(bundle / "requirements.txt", cores, builder.report)
+    if reason := why_not_here(target, builder.loaded.folder):
+        return nothing_measured(manifest, machine, reason, captured.skew), False
+    environment = clean_environment(bundle / "requirements.txt", target.resources.cores, builder.report)
     figures = stages.figures(policies(spec, manifest.interface))
-    proof = run_stage(
-        builder.store,
-        stages.proof_stage(figures, manifest, bundle, environment, reference),
-        builder.report,
-    )
+    stage = stages.proof_stage(figures, manifest, bundle, environment, captured.reference)
+    proof = run_stage(builder.store, stage, builder.report)
 
-    def under_load(duration_s: float) -> Outcome:
+    def under_load(duration_s: float) -> tuple[Outcome, Measurement]:
         rate = spec.load.rate_rps
-        stage = stages.load_stage(manifest, rate, duration_s, bundle, environment, reference)
-        return run_stage(builder.store, stage, builder.report)
+        stage = stages.load_stage(manifest, rate, duration_s, bundle, environment, captured.reference)
+        load = run_stage(builder.store, stage, builder.report)
+        return load, measurement(manifest, machine, proof.value, load.value, golden=False, skew=captured.skew)
 
-    load = under_load(spec.load.duration_s)
-    found = measurement(manifest, machine, proof.value, load.value, golden=False)
+    load, found = under_load(spec.load.duration_s)
     if _undecided(builder, target_id, manifest, found):
-        load = under_load(spec.load.max_duration_s)
-        found = measurement(manifest, machine, proof.value, load.value, golden=False)
-    return found, not (proof.hit and load.hit)
+        load, found = under_load(spec.load.max_duration_s)
+    fresh = not (proof.hit and load.hit)
+    if fresh:
+        check_digests(bundle)  # the bundle's own code ran in its folder: what is published is what was sealed
+    return found, fresh
 
 
 def _undecided(builder: Builder, target_id: str, manifest: Manifest, found: Measurement) -> bool:
     spec = builder.loaded.spec
     if spec.load.max_duration_s <= spec.load.duration_s or not slo_of(spec, target_id).latency_ms:
         return False
-    verdicts = judge(spec, target_id, manifest.interface, found, builder.today)
+    verdicts = judge(spec, target_id, manifest.interface, (found,), builder.today)
     return any(verdict.gate == "latency" and verdict.verdict == "inconclusive" for verdict in verdicts)
 
 
-def why_not_here(loaded: Loaded, target: Target) -> str:
-    """Why this machine can't measure the target; empty where it can."""
-    if target.resources.cores > len(granted_cpus()):
-        return f"the target is granted {target.resources.cores} cores and this machine grants {len(granted_cpus())}"
-    machine, (cpu, flags) = this_machine(target.resources.cores), cpu_facts()
-    return matches(profile(target.hardware, loaded.folder), machine.os, machine.arch, (), flags, cpu)
-
-
 def _publish(
-    builder: Builder,
-    results: tuple[TargetResult, ...],
-    staging: Path,
-    bundles: Path,
-    warnings: tuple[Diagnostic, ...],
+    builder: Builder, results: tuple[TargetResult, ...], staging: Path, bundles: Path, warnings: tuple[Diagnostic, ...]
 ) -> BuildResult:
     name = builder.loaded.spec.name
     holds_back = [result for result in results if not result.proved and not result.optional]
-    proved = [result for result in results if result.proved]
-    published = bool(proved) and not holds_back
+    published = any(result.proved for result in results) and not holds_back
     place, changed = bundles / name, False
     if published:
         _drop_unproved(staging, results)
-    staged = _stage_dir(staging, name)
+    staged = _moved(staging)
     try:
         if published:
             changed = publish(staged, place)
@@ -328,15 +250,9 @@ def _publish(
             withhold(staged, place)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
-    found = (*builder.loaded.warnings, *placed_all(warnings, builder.loaded))
-    return BuildResult(
-        name=name,
-        targets=results,
-        published=published,
-        changed=changed,
-        place=place,
-        warnings=found,
-    )
+    told = (*warnings, *(warning for result in results for warning in result.warnings))
+    found = (*builder.loaded.warnings, *placed_all(told, builder.loaded))
+    return BuildResult(name=name, targets=results, published=published, changed=changed, place=place, warnings=found)
 
 
 def _drop_unproved(staging: Path, results: tuple[TargetResult, ...]) -> None:
@@ -346,11 +262,11 @@ def _drop_unproved(staging: Path, results: tuple[TargetResult, ...]) -> None:
             (staging / "evidence" / f"{result.target}.json").unlink(missing_ok=True)
 
 
-def _stage_dir(staging: Path, name: str) -> Path:
+def _moved(staging: Path) -> Path:
     """The staged files in a folder that can be renamed away (the work folder itself is removed at the end)."""
     whole = Path(tempfile.mkdtemp(prefix="publication-", dir=staging.parent))
     whole.rmdir()
-    inner = staging.rename(whole)
+    moved = staging.rename(whole)
     staging.mkdir()
-    inner.chmod(0o755)
-    return inner
+    moved.chmod(0o755)
+    return moved

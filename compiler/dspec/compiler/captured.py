@@ -15,7 +15,7 @@ from dspec.spec.records import digest
 
 
 def capture_stage(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, report: Report) -> dict[str, Any]:
-    """Stage `capture`: `program/` and `reference/` below `out`. Value: where the answers come from."""
+    """Stage `capture`: `program/` and `reference/` below `out`. Value: where the answers come from, how they vary, and how far the training-time code is."""
     result = capture(
         CaptureRequest(
             spec=Spec.model_validate_json(json.dumps(request["spec"])),
@@ -29,24 +29,20 @@ def capture_stage(request: Any, places: Any, inputs: Mapping[str, Path], out: Pa
         report,
     )
     return {
-        "value": {"reference": _reference(out / "reference")},
+        "value": _value(out / "reference"),
         "warnings": result.warnings,
         "read": result.read,
         "distributions": result.distributions,
     }
 
 
-def _reference(folder: Path) -> dict[str, Any]:
+def _value(folder: Path) -> dict[str, Any]:
     index = json.loads((folder / "index.json").read_text())
-    shards = {case["shard"] for case in index["cases"]}
-    return {
+    shards = sorted({case["shard"] for case in index["cases"]})
+    answers = [[name, sha256_of(folder / name)] for name in shards]
+    reference = {
         **{key: index[key] for key in ("torch", "cpu", "threads")},
         "fixtures": len(index["fixtures"]),
-        "source": digest(
-            [
-                index["fixtures"],
-                index["cases"],
-                [[name, sha256_of(folder / name)] for name in sorted(shards)],
-            ]
-        ),
+        "source": digest([index["fixtures"], index["cases"], answers]),
     }
+    return {"reference": reference, "spread": index["spread"], "skew": index["skew"]}

@@ -12,11 +12,12 @@ import json
 import os
 import signal
 import sys
+import traceback
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from dspec.spec.errors import DspecError
+from dspec.spec.errors import DspecError, unwritable
 from dspec.spec.files import sha256_of
 
 PR_SET_PDEATHSIG = 1
@@ -37,7 +38,11 @@ def main() -> None:
             lambda text: reply({"progress": text}),
         )
     except DspecError as error:
-        reply({"exit": error.exit_code, "error": [found.to_json() for found in error.diagnostics]})
+        _refuse(reply, error)
+        return
+    except OSError as error:
+        traceback.print_exc()  # into the log: it may be the user's own code
+        _refuse(reply, unwritable(error))
         return
     reply(
         {
@@ -49,6 +54,10 @@ def main() -> None:
             },
         }
     )
+
+
+def _refuse(reply: Any, error: DspecError) -> None:
+    reply({"exit": error.exit_code, "error": [found.to_json() for found in error.diagnostics]})
 
 
 def _die_with(parent: int) -> None:

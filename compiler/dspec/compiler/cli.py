@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dspec.spec.errors import DspecError
+from dspec.spec.errors import DspecError, MachineError, unwritable
 
 INTERRUPTED = 130
 FORMATS = ("text", "json", "github", "sarif")
@@ -23,10 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not hasattr(options, "run"):
         parser.print_help()
         return 2
+    format = getattr(options, "format", "text")
     try:
         return int(options.run(options))
     except DspecError as error:
-        _show_error(error, getattr(options, "format", "text"))
+        _show_error(error, format)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted; bundles/ is as it was", file=sys.stderr)
@@ -34,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output went away, e.g. `dspec … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a full disk, a folder that may not be written
+        _show_error(unwritable(error), format)
+        return MachineError.exit_code
 
 
 def _show_error(error: DspecError, format: str) -> None:
@@ -48,17 +52,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dspec", description="From one deploy.yaml to proven, deterministic model bundles."
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for add in (_init, _check, _schema, _explain, _pin, _build, _measure, _verify, _run):
+    for add in (_init, _check, _plan, _schema, _explain, _pin, _build, _measure, _verify, _run, _doctor):
         add(commands)
     return parser
 
 
-def _version() -> str:
-    from importlib.metadata import version
+class _Version(argparse.Action):
+    """Looked up only when asked for: reading package metadata takes longer than a check."""
 
-    return f"dspec {version('dspec')}"
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        from importlib.metadata import version
+
+        print(f"dspec {version('dspec')}")
+        parser.exit()
 
 
 def _command(
@@ -106,6 +114,12 @@ def _check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument("--format", choices=FORMATS, default="text")
 
 
+def _plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(commands, "plan", "show what a build would do, and every default taken", "plan")
+    parser.add_argument("file", nargs="?", type=Path, default=Path("deploy.yaml"))
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
 def _schema(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _command(commands, "schema", "print a JSON Schema", "schema")
     parser.add_argument("kind", nargs="?", choices=("deploy", "bundle", "evidence"), default="deploy")
@@ -125,6 +139,7 @@ def _build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser = _command(commands, "build", "build, prove and publish every target of a spec", "build")
     parser.add_argument("file", nargs="?", type=Path, default=Path("deploy.yaml"))
     parser.add_argument("--evidence", type=Path, action="append", default=[], help="measurements taken elsewhere")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long (exit 4)")
     _places(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
@@ -172,6 +187,12 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="NAME=TEXT, NAME=@FILE, a request.json, a .jsonl, or - for stdin",
     )
     parser.add_argument("--trace", type=Path, help="write the value after every step (.npz)")
+
+
+def _doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(commands, "doctor", "say what this machine has, and what it can build and measure", "doctor")
+    parser.add_argument("file", nargs="?", type=Path, help="a spec: which of its targets can be built here")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from dspec.compiler.build import BuildResult, TargetResult
+from dspec.compiler.results import BuildResult, TargetResult
 from dspec.compiler.stage import Report
 from dspec.compiler.summary import HEADINGS, row
 from dspec.spec.errors import DspecError
@@ -16,9 +17,24 @@ from dspec.spec.records import GateVerdict
 from dspec.spec.render import render
 
 
-def reporter() -> Report:
-    """Progress lines on standard error: rewritten in place on a terminal, one under the other elsewhere."""
-    return _spinner() if sys.stderr.isatty() else _plain()
+@contextmanager
+def progress() -> Iterator[Report]:
+    """Progress on standard error: one line rewritten in place on a terminal, one under the other elsewhere.
+
+    The live line is gone before anything else is printed, whatever ends the work.
+    """
+    if not sys.stderr.isatty():
+        yield _plain()
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False)
+    shown = Progress(*columns, console=Console(stderr=True))
+    task = shown.add_task("starting", total=None)
+    with Live(shown, console=shown.console, transient=True, redirect_stdout=False, redirect_stderr=False):
+        yield lambda text: shown.update(task, description=text)
 
 
 def _plain() -> Report:
@@ -30,20 +46,8 @@ def _plain() -> Report:
     return report
 
 
-def _spinner() -> Report:
-    import atexit
-
-    from rich.console import Console
-
-    status = Console(stderr=True).status("starting")
-    status.start()
-    atexit.register(status.stop)
-    return lambda text: status.update(text) if text else status.stop()
-
-
 def show_build(result: BuildResult, seconds: float) -> None:
     """The table of targets, what stands behind each verdict that is not green, and where everything is."""
-    _quiet()
     for found in result.warnings:
         note = f"note {found.code}: {found.message}"
         print(note if found.severity == "note" else render([found], "text"), file=sys.stderr)
@@ -51,12 +55,6 @@ def show_build(result: BuildResult, seconds: float) -> None:
     for target in result.targets:
         _show_target(target)
     print(_ending(result, seconds))
-
-
-def _quiet() -> None:
-    """End the line that a terminal's progress still occupies."""
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
 
 
 def _show_target(target: TargetResult) -> None:

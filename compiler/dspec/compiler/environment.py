@@ -52,7 +52,11 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _make(folder: Path, requirements: Path) -> None:
-    venv.create(folder, symlinks=True, with_pip=True)
+    try:
+        venv.create(folder, symlinks=True, with_pip=True)
+    except (subprocess.CalledProcessError, OSError) as error:
+        hint = "install Python's venv and ensurepip (Debian: python3-venv)"
+        raise MachineError.of("E0603", "this Python can't make a virtual environment", hint=hint) from error
     command = [
         str(folder / "bin" / "python"),
         "-m",

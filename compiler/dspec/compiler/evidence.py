@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dspec.spec.errors import SpecError
-from dspec.spec.models import GATES, Spec
-from dspec.spec.records import Evidence, GateVerdict, Machine, Manifest, Measurement
+from dspec.compiler.fitness import why_not
+from dspec.spec.errors import GateError, SpecError
+from dspec.spec.models import GATES, Spec, Target
+from dspec.spec.records import Evidence, GateVerdict, Machine, Manifest, Measurement, Skew, Spread
 
 MAX_BYTES = 256 * 2**20
 
@@ -24,14 +25,19 @@ def measurement(
     load: Mapping[str, Any],
     *,
     golden: bool,
+    skew: Skew | None = None,
 ) -> Measurement:
-    """One machine's numbers, from the values of the stages `proof` and `load`."""
+    """One machine's numbers, from the values of the stages `proof` and `load`.
+
+    `golden`: held against the golden vectors alone. `skew` was found at capture and holds on every machine.
+    """
     assert manifest.digests
     peaks = [peak for part in (proof, load) if (peak := part.get("peak_memory_bytes"))]
     return Measurement.model_validate_json(
         json.dumps(
             {
-                **{key: proof.get(key) for key in ("parity", "skew", "smoke")},
+                **{key: proof.get(key) for key in ("parity", "smoke")},
+                "skew": skew and skew.model_dump(mode="json"),
                 **{key: load.get(key) for key in ("latency", "throughput")},
                 "facts": proof.get("facts", {}),
                 "cold_start_s": proof.get("cold_start_s", []),
@@ -48,10 +54,10 @@ def measurement(
     )
 
 
-def nothing_measured(manifest: Manifest, machine: Machine, reason: str) -> Measurement:
-    """A measurement that says why there is none."""
-    empty = measurement(manifest, machine, {}, {}, golden=False)
-    return empty.model_copy(update={"missing": dict.fromkeys(GATES, reason)})
+def nothing_measured(manifest: Manifest, machine: Machine, reason: str, skew: Skew | None) -> Measurement:
+    """A measurement that says why there is none; the skew needs no machine."""
+    empty = measurement(manifest, machine, {}, {}, golden=False, skew=skew)
+    return empty.model_copy(update={"missing": {gate: reason for gate in GATES if gate != "skew"}})
 
 
 def read_measurement(path: Path) -> Measurement:
@@ -68,28 +74,46 @@ def read_measurement(path: Path) -> Measurement:
         ) from error
 
 
-def belongs(found: Measurement, manifest: Manifest) -> bool:
-    """Whether a measurement is about this very artifact and reference."""
+def counted(
+    own: Measurement,
+    others: Sequence[Measurement],
+    manifest: Manifest,
+    target: Target,
+    folder: Path,
+    spread: Mapping[str, Spread],
+) -> tuple[Measurement, ...]:
+    """This machine's numbers, and those taken elsewhere that are about this artifact and fit the target's hardware.
+
+    What golden vectors prove depends on how the whole reference varies, so theirs is filled in. Raises GateError E0701
+    for numbers of another bundle, E0708 for those of a machine that the target does not mean.
+    """
+    about = [found for found in others if found.target == manifest.target]
+    for found in about:
+        _check_subject(found, manifest)
+        if reason := why_not(found.machine, target, folder):
+            raise GateError.of(
+                "E0708",
+                f"the evidence given for target {manifest.target} was taken on another kind of machine: {reason}",
+                hint="measure on a machine that the target's hardware and resources describe",
+            )
+    return (own, *(_with_spread(found, spread) for found in about))
+
+
+def _check_subject(found: Measurement, manifest: Manifest) -> None:
     assert manifest.digests
-    return (found.artifact, found.reference) == (
-        manifest.digests.artifact,
-        manifest.reference.source,
-    )
+    if (found.artifact, found.reference) != (manifest.digests.artifact, manifest.reference.source):
+        raise GateError.of(
+            "E0701",
+            f"the evidence given for target {manifest.target} is about another bundle",
+            expected=f"artifact {manifest.digests.artifact[:12]}, reference {manifest.reference.source[:12]}",
+            hint=f"it is about artifact {found.artifact[:12]}, reference {found.reference[:12]}: measure this build's bundle",
+        )
 
 
-def joined(own: Measurement, others: Sequence[Measurement]) -> Measurement:
-    """This machine's numbers; where it took none for a gate, those of the first machine that did."""
-    for other in others:
-        filled = {
-            key: value
-            for key in ("parity", "skew", "latency", "throughput", "smoke", "peak_memory_bytes")
-            if getattr(own, key) is None and (value := getattr(other, key)) is not None
-        }
-        if not own.cold_start_s and other.cold_start_s:
-            filled["cold_start_s"] = other.cold_start_s
-        missing = {gate: why for gate, why in own.missing.items() if gate in other.missing}
-        own = own.model_copy(update=filled | {"missing": missing})
-    return own
+def _with_spread(found: Measurement, spread: Mapping[str, Spread]) -> Measurement:
+    if found.parity is None:
+        return found
+    return found.model_copy(update={"parity": found.parity.model_copy(update={"spread": dict(spread)})})
 
 
 def evidence(
@@ -99,6 +123,7 @@ def evidence(
     measurements: Sequence[Measurement],
     verdicts: Sequence[GateVerdict],
 ) -> Evidence:
+    """The record of one target: `folder` is the spec's, whose last commit is named where its tree is clean."""
     assert manifest.digests
     return Evidence(
         schema_version="dspec/evidence/v1alpha1",

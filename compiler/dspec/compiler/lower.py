@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import packages_distributions, requires, version
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,9 @@ def lower_target(request: Any, places: Any, inputs: Inputs, out: Path, report: R
     _lay_pipeline(spec, program.interface, inputs["pipeline"], out / "pipeline")
     requirements = _requirements(spec, lowered, out / "pipeline")
     (out / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
-    _ship_code(spec, job.candidate, lowered, out / "dspec_bundle")
-    return {"value": _manifest_facts(program, lowered)}
+    _ship_code(spec, lowered, out / "dspec_bundle")
+    pinned = tuple(line.partition("==")[0] for line in requirements)
+    return {"value": _manifest_facts(program, lowered), "distributions": pinned}
 
 
 def _job(request: Any, spec: Spec, program: Program, inputs: Inputs) -> Job:
@@ -117,7 +118,7 @@ def _requirements(spec: Spec, lowered: Lowered, pipeline: Path) -> list[str]:
 
 
 def imported_by(source: Path) -> set[str]:
-    """Distributions that a file imports from, anywhere in it; the file is parsed, never run."""
+    """Distributions that a file imports from, anywhere in it, and those they need; the file is parsed, never run."""
     modules: set[str] = set()
     for node in ast.walk(ast.parse(source.read_bytes())):
         if isinstance(node, ast.Import):
@@ -125,19 +126,34 @@ def imported_by(source: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             modules.add(node.module.partition(".")[0])
     owners = packages_distributions()
-    return {owners[module][0] for module in modules - sys.stdlib_module_names if module in owners}
+    return _with_needed({owners[module][0] for module in modules - sys.stdlib_module_names if module in owners})
+
+
+def _with_needed(names: set[str]) -> set[str]:
+    """The distributions and everything they require here, extras left out."""
+    from packaging.requirements import Requirement
+
+    found: set[str] = set()
+    waiting = set(names)
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        needed = (Requirement(line) for line in requires(name) or ())
+        waiting |= {one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})} - found
+    return found
 
 
 def _without_local_version(line: str) -> str:
     return line.partition("+")[0]
 
 
-def _ship_code(spec: Spec, candidate: Candidate, lowered: Lowered, out: Path) -> None:
+def _ship_code(spec: Spec, lowered: Lowered, out: Path) -> None:
     root = Path(os.fspath(shipped.__path__[0]))
     used = tuple(sorted({step.use for step in (*spec.preprocess, *spec.postprocess)}))
-    for name in parts(used, candidate.engine):
+    files = {name: root / name for name in parts(used)} | {module.name: module for module in lowered.modules}
+    for name, source in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(root / name, out / name)
+        shutil.copyfile(source, out / name)
 
 
 def _manifest_facts(program: Program, lowered: Lowered) -> dict[str, Any]:

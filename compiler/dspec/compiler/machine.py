@@ -7,23 +7,14 @@ import platform
 from functools import cache
 from pathlib import Path
 
-from dspec.spec.records import Machine, digest
-
-CGROUP_V2 = Path("/sys/fs/cgroup/cpu.max")
+from dspec.spec.records import Machine
+from dspec.targets.shipped.cores import quota_cores
 
 
 def granted_cpus() -> tuple[int, ...]:
     """CPUs this process may use: affinity, cut down to the cgroup's quota where that is less."""
     cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
-    return tuple(cpus[: max(1, min(len(cpus), _quota() or len(cpus)))])
-
-
-def _quota() -> int | None:
-    try:
-        quota, period = CGROUP_V2.read_text().split()
-    except (OSError, ValueError):
-        return None
-    return None if quota == "max" else max(1, int(quota) // int(period))
+    return tuple(cpus[: quota_cores() or len(cpus)])
 
 
 @cache
@@ -46,7 +37,7 @@ def this_machine(cores: int, name: str = "") -> Machine:
         os=platform.system().lower(),
         arch=platform.machine(),
         cpu=model,
-        flags=digest(sorted(flags))[:16],
+        flags=tuple(sorted(flags)),
         cores=cores,
         name=name,
     )

@@ -9,16 +9,20 @@ import shutil
 import sys
 from pathlib import Path
 
-from dspec.compiler.store import describe, link_or_copy, walk
+from dspec.compiler.store import describe
+from dspec.spec.errors import SpecError
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
+EVIDENCE = "evidence"
 
 
 def publish(staged: Path, published: Path) -> bool:
     """Put the staged folder in the place of the published one; False when both hold the same files already."""
     if published.is_dir() and describe(staged) == describe(published):
         return False
+    _recover(published)
+    _refuse_others(published)
     published.parent.mkdir(parents=True, exist_ok=True)
     beside = _on_same_file_system(staged, published)
     if published.exists():
@@ -27,6 +31,31 @@ def publish(staged: Path, published: Path) -> bool:
     else:
         beside.rename(published)
     return True
+
+
+def _refuse_others(published: Path) -> None:
+    """Raise SpecError E0706 where the place holds anything that a publication does not: it would be lost."""
+    if not published.exists():
+        return
+    entries = sorted(published.iterdir()) if published.is_dir() else [published]
+    foreign = [path.name for path in entries if path.name != EVIDENCE and not (path / "bundle.json").is_file()]
+    if foreign:
+        raise SpecError.of(
+            "E0706",
+            f"{published} is not a publication of dspec: it holds {', '.join(foreign[:3])}",
+            hint="move those files away, or publish elsewhere with --bundles",
+        )
+
+
+def _recover(published: Path) -> None:
+    """Bring back what a kill between two renames (no exchange in the kernel) left aside."""
+    aside = _aside(published)
+    if aside.exists() and not published.exists():
+        aside.rename(published)
+
+
+def _aside(published: Path) -> Path:
+    return published.with_name(f".{published.name}.old")
 
 
 def _on_same_file_system(staged: Path, published: Path) -> Path:
@@ -47,7 +76,7 @@ def _exchange(new: Path, old: Path) -> None:
             return
         if (code := ctypes.get_errno()) not in (errno.ENOSYS, errno.EINVAL):
             raise OSError(code, os.strerror(code), str(old))
-    aside = old.with_name(f".{old.name}.old")
+    aside = _aside(old)
     shutil.rmtree(aside, ignore_errors=True)
     old.rename(aside)
     new.rename(old)
@@ -59,10 +88,3 @@ def withhold(staged: Path, kept: Path) -> None:
     shutil.rmtree(kept, ignore_errors=True)
     kept.parent.mkdir(parents=True, exist_ok=True)
     staged.rename(kept)
-
-
-def copy_tree(source: Path, target: Path) -> None:
-    """Lay the files of `source` below `target`, as links where possible."""
-    for name in walk(source):
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        link_or_copy(source / name, target / name)

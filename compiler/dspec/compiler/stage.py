@@ -22,10 +22,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from dspec.compiler.store import DamagedBlobError, Store, Tree, tree_digest
+from dspec.compiler.store import Store, Tree, tree_digest
 from dspec.spec.errors import BY_EXIT_CODE, Diagnostic, DspecError, MachineError
 from dspec.spec.files import sha256_of
 from dspec.spec.records import digest
+from dspec.targets import package_folders, runtime_names
 
 Report = Callable[[str], None]
 LOG_LINES = 15
@@ -69,18 +70,20 @@ class Outcome:
 
 @cache
 def own_sources() -> str:
-    """Digest of dspec's own code: a changed dspec answers nothing from the store."""
+    """Digest of dspec's code and of every runtime's: a changed one answers nothing from the store."""
     import dspec
 
     roots = sorted({Path(root) for root in dspec.__path__})
-    files = sorted(path for root in roots for pattern in ("*.py", "*.toml") for path in root.rglob(pattern))
+    roots += [folder for name in runtime_names() for folder in package_folders(name)]
+    files = sorted({path for root in roots for pattern in ("*.py", "*.toml") for path in root.rglob(pattern)})
     return digest([[path.name, sha256_of(path)] for path in files])
 
 
 def run_stage(store: Store, stage: Stage, report: Report) -> Outcome:
     """The stage's outcome, from the store where a record still holds.
 
-    Raises whatever DspecError the stage raised, and MachineError E0601 when its process died.
+    Raises whatever DspecError the stage raised, MachineError E0601 when its process died, and DamagedBlobError when an
+    input is not what the store promised (it is dropped then).
     """
     key = stage.key()
     for record in store.records(stage.name, key):
@@ -135,7 +138,7 @@ def work_folder(store: Store, name: str) -> Iterator[Path]:
 
 def _run_child(store: Store, stage: Stage, report: Report) -> dict[str, Any]:
     with work_folder(store, stage.name) as work:
-        inputs = _lay_out(store, stage, work)
+        inputs = {name: str(store.checkout(tree, work / "in" / name)) for name, tree in stage.inputs.items()}
         (work / "out").mkdir()
         request = {
             "function": stage.function, "request": stage.request, "places": stage.places,
@@ -149,17 +152,6 @@ def _run_child(store: Store, stage: Stage, report: Report) -> dict[str, Any]:
             "tree": entries,
             **{key: reply[key] for key in ("value", "warnings", "discovered")},
         }
-
-
-def _lay_out(store: Store, stage: Stage, work: Path) -> dict[str, str]:
-    try:
-        return {name: str(store.checkout(tree, work / "in" / name)) for name, tree in stage.inputs.items()}
-    except DamagedBlobError as error:
-        raise MachineError.of(
-            "E0602",
-            f"a file in the store was damaged: {error}",
-            hint="it was dropped; run the build again and the stage that made it runs anew",
-        ) from None
 
 
 def _converse(stage: Stage, work: Path, report: Report) -> dict[str, Any]:

@@ -55,6 +55,7 @@ def capture_stage(loaded: Loaded, pipeline: Tree) -> Stage:
             "spec": body,
             "weights": sha256_of(weights) if weights else None,
             "fixtures": [sha256_of(folder / fixtures.file) for fixtures in spec.fixtures],
+            "files": [sha256_of(folder / name) for name in spec.model.files],  # native readers escape discovery
         },
         places={
             "weights": str(weights) if weights else None,

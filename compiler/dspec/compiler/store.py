@@ -9,14 +9,17 @@ A blob is hashed whenever it is read; a damaged one is dropped, and its stage ru
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dspec.spec.errors import MachineError, SpecError
 from dspec.spec.files import sha256_of
 from dspec.spec.records import FileEntry, digest
 
@@ -52,6 +55,29 @@ def _entry(folder: Path, name: str) -> FileEntry:
 
 def tree_digest(tree: Tree) -> str:
     return digest([entry.model_dump(mode="json") for entry in tree])
+
+
+MARKER = "dspec-store"
+
+
+@contextmanager
+def locked(store: Store) -> Iterator[None]:
+    """One build at a time per store; whatever a killed one left behind is removed.
+
+    Raises MachineError E0604 while another build runs, SpecError E0608 for a folder that is something else.
+    """
+    if store.root.is_dir() and any(store.root.iterdir()) and not (store.root / MARKER).exists():
+        raise SpecError.of("E0608", f"{store.root} is not a store of dspec", hint="name an empty or a new folder")
+    store.root.mkdir(parents=True, exist_ok=True)
+    (store.root / MARKER).touch()
+    with (store.root / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            hint = "wait for it, or give --store"
+            raise MachineError.of("E0604", f"another dspec is building with {store.root}", hint=hint) from None
+        shutil.rmtree(store.root / "work", ignore_errors=True)
+        yield
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dspec.compiler.build import BuildResult, TargetResult
+from dspec.compiler.results import BuildResult, TargetResult
 from dspec.spec.models import Gate
 from dspec.spec.records import GateVerdict
 

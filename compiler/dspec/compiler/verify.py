@@ -13,9 +13,11 @@ from dspec.compiler.bundle import check_digests
 from dspec.compiler.environment import clean_environment
 from dspec.compiler.measure.smoke import clean_variables
 from dspec.compiler.stage import Report
-from dspec.spec.errors import GateError, SpecError
+from dspec.spec.errors import GateError, MachineError, NotProvedError, SpecError
 from dspec.spec.records import Manifest
 
+TIMEOUT_S = 600
+LACKING = 4  # the bundle's own exit code for a missing library
 MAX_ANSWERS_BYTES = 1 << 30
 
 
@@ -34,7 +36,14 @@ def verify(bundle: Path, report: Report) -> Verified:
     environment = clean_environment(bundle / "requirements.txt", manifest.cores, report)
     report("replaying the golden vectors")
     command = [str(environment.python), "-m", "dspec_bundle", "selftest", "--json"]
-    done = subprocess.run(command, cwd=bundle, env=clean_variables(), capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, cwd=bundle, env=clean_variables(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise GateError.of("E0713", f"{bundle} did not end its self-test within {TIMEOUT_S} s") from None
+    if done.returncode == LACKING:
+        raise MachineError.of("E0713", f"{bundle} lacks a library here: {done.stderr.strip()}")
     try:
         found = json.loads(done.stdout)
     except ValueError:
@@ -51,7 +60,18 @@ def verify(bundle: Path, report: Report) -> Verified:
             hint="compare `dspec run --trace` with golden/; the toolchain and CPU of the reference are in bundle.json",
             notes=tuple(found["failures"])[:10],
         )
+    check_any(len(lines), bundle)
     return Verified(manifest=manifest, vectors=len({case["id"] for case in found["cases"]}), lines=lines)
+
+
+def check_any(vectors: int, bundle: Path) -> None:
+    """Raise NotProvedError E0716 where there was nothing to replay: that is no success."""
+    if not vectors:
+        raise NotProvedError.of(
+            "E0716",
+            f"{bundle} carries no golden vectors, so its answers can't be checked here (the digests are right)",
+            hint="set `golden` above 0 for a fixture file that is not private; or check `--digests` alone",
+        )
 
 
 def _line(case: Mapping[str, Any]) -> str:

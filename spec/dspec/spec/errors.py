@@ -99,3 +99,13 @@ class NotProvedError(DspecError):
 BY_EXIT_CODE: dict[int, type[DspecError]] = {
     kind.exit_code: kind for kind in (SpecError, ExportError, MachineError, GateError, NotProvedError)
 }
+
+
+def unwritable(error: OSError) -> MachineError:
+    """What the operating system refused: no space, no permission, a read-only or failing disk."""
+    place = f" {error.filename}" if error.filename else ""
+    return MachineError.of(
+        "E0606",
+        f"the system refused{place}: {error.strerror or error}",
+        hint="make room, or give a folder that may be written (--store, --bundles, TMPDIR); nothing was published",
+    )

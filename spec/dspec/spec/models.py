@@ -36,6 +36,8 @@ GATES: tuple[Gate, ...] = (
     "parity", "skew", "quality", "latency", "throughput", "cold_start", "memory", "smoke",
 )  # fmt: skip
 
+RESERVED = ("evidence", "decision")  # folders and files of a publication beside its targets
+
 _UNITS = {
     "": 1,
     "B": 1,
@@ -75,6 +77,12 @@ def _percentile(name: str) -> str:
     return name
 
 
+def _free(name: str) -> str:
+    if name in RESERVED:
+        raise ValueError(f"another name: a publication keeps its {name} under this one")
+    return name
+
+
 ByteSize = Annotated[
     int,
     BeforeValidator(parse_size, json_schema_input_type=int | str),
@@ -82,6 +90,7 @@ ByteSize = Annotated[
 ]
 Day = Annotated[datetime.date, BeforeValidator(parse_date, json_schema_input_type=str)]
 Percentile = Annotated[str, AfterValidator(_percentile)]
+TargetId = Annotated[Slug, AfterValidator(_free)]
 
 
 class Frozen(BaseModel):
@@ -293,7 +302,7 @@ class Spec(Frozen):
     response: dict[Name, Answer] = Field(default_factory=dict, description="absent: every model output")
     training: Training = Field(default_factory=lambda: Training())
     fixtures: tuple[Fixtures, ...] = Field(min_length=1)
-    targets: dict[Slug, Target] = Field(min_length=1)
+    targets: dict[TargetId, Target] = Field(min_length=1)
     slo: Slo = Field(default_factory=lambda: Slo())
     load: Load = Field(default_factory=lambda: Load())
     tolerance: Tolerance = Field(default_factory=lambda: Tolerance())

@@ -44,8 +44,17 @@ class Text:
         stop = first + len(self.line(line))
         return Span(start=start, end=max(start, min(end, stop)), line=line, col=start - first + 1)
 
+    @cached_property
+    def _lines(self) -> dict[int, str]:
+        return {}
+
     def line(self, number: int) -> str:
-        """The text of a line, from 1, without its break."""
+        """The text of a line, from 1, without its break. One object per line: thousands of findings may share it."""
+        if number not in self._lines:
+            self._lines[number] = self._cut(number)
+        return self._lines[number]
+
+    def _cut(self, number: int) -> str:
         if not 1 <= number <= len(self._starts):
             return ""
         end = self._starts[number] if number < len(self._starts) else len(self.text)

@@ -7,7 +7,6 @@ evidence     evidence/<target>.json: measurements and the verdicts that today's 
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 from typing import Annotated, Any, Literal
@@ -130,12 +129,12 @@ class Manifest(Frozen):
 
 
 class Machine(Frozen):
-    """Where numbers were taken. `cores` are those granted to the measured process."""
+    """Where numbers were taken: `flags` are the CPU's features, `cores` those granted to the measured process."""
 
     os: str
     arch: str
     cpu: str
-    flags: str = Field(description="digest of the CPU's feature flags")
+    flags: tuple[str, ...]
     cores: int
     name: str = ""
 
@@ -246,7 +245,6 @@ class Measurement(Frozen):
     source: Literal["reference", "golden"] = Field(
         description="held against the whole reference, or the golden vectors"
     )
-    synthetic: bool = False
     parity: Parity | None = None
     skew: Skew | None = None
     latency: Latency | None = None
@@ -278,6 +276,5 @@ class Evidence(Frozen):
     digest: Digest
     spec: Spec
     commit: str = Field("", description="of the repository that holds the spec, when its tree was clean")
-    judged_on: datetime.date | None = None
     measurements: tuple[Measurement, ...]
     verdicts: tuple[GateVerdict, ...]

@@ -16,6 +16,7 @@ FORMATS = ("text", "json", "github", "sarif")
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _BOLD, _RED, _YELLOW, _DIM, _RESET = "\033[1m", "\033[31m", "\033[33m", "\033[2m", "\033[0m"
 _WIDTH = 120
+_LONG_LINE = 2000
 _GITHUB = {"note": "notice"}  # GitHub's own word; the other severities are called as ours
 
 
@@ -54,10 +55,12 @@ def _clean(text: str) -> str:
 
 def _excerpt(found: Diagnostic) -> tuple[str, str]:
     """The line and its caret; a long line is cut around the place."""
-    line = _clean(found.excerpt.replace("\t", " "))
+    line = found.excerpt
     start = max(0, found.col - 1)
     skip = max(0, start - _WIDTH // 2) if len(line) > _WIDTH else 0
-    shown = ("…" if skip else "") + line[skip : skip + _WIDTH] + ("…" if len(line) > skip + _WIDTH else "")
+    # Cut first, clean then: a long line may have thousands of findings.
+    cut = _clean(line[skip : skip + _WIDTH].replace("\t", " "))
+    shown = ("…" if skip else "") + cut + ("…" if len(line) > skip + _WIDTH else "")
     column = start - skip + (1 if skip else 0)
     length = max(1, min(found.length, len(shown) - column))
     pad = "".join("  " if _is_wide(char) else " " for char in shown[:column])
@@ -70,7 +73,12 @@ def _is_wide(char: str) -> bool:
 
 
 def _json(found: tuple[Diagnostic, ...]) -> str:
-    return json.dumps([diagnostic.to_json() for diagnostic in found], indent=1, ensure_ascii=False)
+    return json.dumps([_short(diagnostic.to_json()) for diagnostic in found], indent=1, ensure_ascii=False)
+
+
+def _short(found: dict[str, Any]) -> dict[str, Any]:
+    """Without the excerpt where that is a line which no one reads, repeated with every finding on it."""
+    return found | {"excerpt": ""} if len(found["excerpt"]) > _LONG_LINE else found
 
 
 def _github(found: tuple[Diagnostic, ...]) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dspec.spec.catalogue import Catalogue, RuntimeEntry, StepEntry
@@ -28,6 +30,12 @@ def _package(name: str) -> str:
 def runtime_names() -> tuple[str, ...]:
     """Our runtimes and those that installed distributions add, sorted."""
     return tuple(sorted({*RUNTIMES, *(found.name for found in entry_points(group=ENTRY_POINTS))}))
+
+
+def package_folders(name: str) -> list[Path]:
+    """Where the sources of a runtime lie, found without importing it."""
+    found = importlib.util.find_spec(_package(name))
+    return [Path(folder) for folder in (found.submodule_search_locations or ())] if found else []
 
 
 def runtime(name: str) -> Runtime:

@@ -88,7 +88,7 @@ class Lowered:
     Attributes:
         model: goes into bundle.json: at least `path` and `format`.
         command: serves the bundle from inside its folder.
-        modules: shipped modules this bundle needs beyond pipeline and steps, e.g. `("engine_onnxruntime",)`.
+        modules: files that travel in `dspec_bundle/` beside pipeline and steps: at least `engine_<engine>.py`.
         requirements: exact versions (`onnxruntime==1.32.0`) beyond those of the pipeline's steps.
         options: the options that are in force, defaults included.
         toolchain: versions that decide the artifact's bytes.
@@ -96,7 +96,7 @@ class Lowered:
 
     model: Mapping[str, Any]
     command: tuple[str, ...]
-    modules: tuple[str, ...]
+    modules: tuple[Path, ...]
     requirements: tuple[str, ...]
     options: Mapping[str, Any]
     toolchain: Mapping[str, str]

@@ -109,7 +109,7 @@ def new_project() -> Callable[[Path], Project]:
 def write_project(folder: Path) -> Project:
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(1)
-    rows = [{"x": [round(draw.gauss(0, 1), 3) for _ in range(4)]} for _ in range(8)]
+    rows = [{"x": [round(draw.gauss(0, 3), 3) for _ in range(4)]} for _ in range(16)]
     (folder / "fixtures.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "model.py").write_text(MODEL)
     (folder / "deploy.yaml").write_text(SPEC)

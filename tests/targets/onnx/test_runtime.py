@@ -135,7 +135,7 @@ def test_lowering_leaves_the_model_and_its_listing(net: Any, tmp_path: Path) -> 
     assert lowered.model["format"] == "onnx"
     assert (lowered.model["opset"], lowered.model["parameters"]) == (20, 10)
     assert lowered.command == ("python", "-m", "dspec_bundle", "pipe")
-    assert lowered.modules == ("engine_onnxruntime",)
+    assert [module.name for module in lowered.modules] == ["engine_onnxruntime.py"]
     assert lowered.requirements == (f"numpy=={version('numpy')}", f"onnxruntime=={version('onnxruntime')}")
     assert lowered.options == {
         "provider": "CPUExecutionProvider", "optimization": "basic", "intra_op_threads": 0, "inter_op_threads": 1,

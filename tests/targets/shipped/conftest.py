@@ -165,7 +165,7 @@ def write_bundle(folder: Path) -> Path:
     (folder / "pipeline/pipeline.json").write_text(json.dumps(PIPELINE))
     (folder / "bundle.json").write_text(json.dumps(MANIFEST))
     write_golden(folder / "golden", [golden(text, at) for at, text in enumerate(TEXTS, 1)], POLICY)
-    for name in parts(("tokenize", "python"), "onnxruntime"):
+    for name in (*parts(("tokenize", "python")), "engine_onnxruntime.py"):
         target = folder / "dspec_bundle" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(SHIPPED / name, target)

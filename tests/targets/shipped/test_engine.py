@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dspec.targets.shipped.engine import quota_cores, usable_cores
+from dspec.targets.shipped.cores import quota_cores, usable_cores
 from dspec.targets.shipped.errors import BundleError, EngineError, RequestError
 from dspec.targets.shipped.runner import Bundle
 

@@ -114,6 +114,7 @@ def _sequence(path: str, parts: Mapping[str, Build], hint: Any, spec_file: str) 
     if [int(key) for key in ordered] != list(range(len(ordered))):
         message = f"{path} is a list with positions {', '.join(ordered)}"
         expected = f"{path}.0 to {path}.{len(ordered) - 1}, one after the other"
-        raise SpecError.of("E0420", message, file=spec_file, key="model.inputs", expected=expected)
+        hint = "name every position of the list, from 0 and without a gap"
+        raise SpecError.of("E0420", message, file=spec_file, key="model.inputs", expected=expected, hint=hint)
     kind = tuple if hint is tuple or typing.get_origin(hint) is tuple else list
     return lambda tensors: kind(parts[key](tensors) for key in ordered)

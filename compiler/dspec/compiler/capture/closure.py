@@ -6,7 +6,6 @@ import ast
 import site
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -27,9 +26,6 @@ _SYSTEM = (
     "/proc",
     "/sys",
     "/dev",
-    "/var",
-    "/run",
-    "/opt",
 )
 
 
@@ -45,8 +41,14 @@ def closure(spec: Spec, code: UserCode) -> Closure:
     """What user code loaded so far; raises SpecError like `check_declared`."""
     check_declared(spec, code)
     modules, files = code.watch.modules(), code.watch.files()
-    sources = [path for path in modules if code.places.own(str(path))]
-    data = [path for path in files if code.places.own(str(path))]
+    # The version of an editable install does not move when its sources do, so those count by their bytes.
+    roots = [Path(root).resolve() for root in _editable_roots()]
+
+    def by_bytes(path: Path) -> bool:
+        return bool(code.places.own(str(path))) or any(path.is_relative_to(root) for root in roots)
+
+    sources = [path for path in modules if by_bytes(path)]
+    data = [path for path in files if by_bytes(path)]
     return Closure(read=tuple(sorted({*sources, *data})), distributions=_distributions(code, sources))
 
 
@@ -133,9 +135,12 @@ def _expand(folder: Path, patterns: Iterable[str]) -> set[Path]:
 
 
 def _is_installed(path: Path) -> bool:
-    """The standard library, an installed package, the system, a temporary file, or dspec itself."""
+    """The standard library, an installed package, the system, or dspec itself.
+
+    Temporary folders are none of these: what a model reads there is on no other machine.
+    """
     roots = {*sysconfig.get_paths().values(), *site.getsitepackages(), sys.prefix, sys.base_prefix}
-    roots |= {tempfile.gettempdir(), *_SYSTEM, *dspec.__path__, *_editable_roots()}
+    roots |= {*_SYSTEM, *dspec.__path__, *_editable_roots()}
     return any(path.is_relative_to(Path(root).resolve()) for root in roots if root)
 
 

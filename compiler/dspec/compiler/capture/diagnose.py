@@ -46,6 +46,13 @@ class Trials:
             both = " and ".join(f"`{name}`" for name in names)
             number, what, dim = "E0445", f"{both} must be a multiple of {k}: forward at {where}", names[0]
             hint = f"declare multiple_of: {k} for {', '.join(names)}, or change the line"
+        elif (fixed := next(self._fixed(sizes), None)) is not None:
+            dim, size = fixed
+            number, what = "E0442", f"`{dim}` must be {size}: forward at {where}"
+            hint = f"a table of {size} is hard-coded: declare {size} instead of {dim}, or cut the table to x.shape[…]"
+        elif (place := self._fixture_at_fault()) and self.works_on(self.pool[0]):
+            number, what = "E0453", f"PyTorch itself fails on fixture {place} of the first {len(self.pool)}"
+            hint = "correct the fixture, and declare what values may occur: `range` of the input"
         elif self.works_on(self.pool[0]):
             number, what = "E0453", f"PyTorch itself fails at {where}"
             hint = "the declared dims promise this size: narrow model.dims, or correct the line"
@@ -60,6 +67,24 @@ class Trials:
             steps = [self._moved(sizes, names, k, more) for more in (0, 1)]
             if all(step is not None and self.works(step) for step in steps):
                 yield names, k
+
+    def _fixed(self, sizes: Sizes) -> Iterator[tuple[str, int]]:
+        """A dim of which only the size of some tensor on the module works, and neither of its neighbours."""
+        module = self.eager.module
+        known = sorted({size for value in (*module.parameters(), *module.buffers()) for size in value.shape})
+        for name, dim in self.dims.items():
+            most, step = greatest(dim), dim.multiple_of
+            for size in known:
+                inside = 2 <= dim.min <= size or dim.min < 2 <= size
+                if not inside or size % step or (most is not None and size > most):
+                    continue
+                beside = [size - step, size + step]
+                if self.works({**sizes, name: size}) and not any(self.works({**sizes, name: one}) for one in beside):
+                    yield name, size
+
+    def _fixture_at_fault(self) -> int:
+        """The first fixture, counted from 1, that the module can't run by itself; 0 where it runs them all."""
+        return next((number for number, one in enumerate(self.pool, 1) if not self.works_on(one)), 0)
 
     def _moved(self, sizes: Sizes, names: Sequence[str], k: int, more: int) -> dict[str, int] | None:
         """The sizes with `names` raised to a multiple of k, or None where the range has none."""

@@ -18,7 +18,7 @@ from dspec.compiler.capture.export import export, unused_inputs
 from dspec.compiler.capture.fixtures import Fixtures, open_pipeline
 from dspec.compiler.capture.flat import Flat
 from dspec.compiler.capture.loading import load_weights
-from dspec.compiler.capture.module import build_module, quiet_machine, set_eval
+from dspec.compiler.capture.module import build_module, check_filled, quiet_machine, set_eval
 from dspec.compiler.capture.outputs import Outputs
 from dspec.compiler.capture.probe import Probe, differs, probe
 from dspec.compiler.capture.program import write_program
@@ -84,6 +84,8 @@ def _module(request: CaptureRequest, code: UserCode, report: Report) -> tuple[Ea
     if spec.model.weights and request.weights:
         report(f"loading {request.weights.name}")
         warnings += load_weights(module, spec.model.weights, request.weights)
+    check_filled(module, request.spec_file)
+    module.requires_grad_(False)
     call = bind_inputs(module, tuple(spec.model.inputs), request.spec_file)
     for name, value in call.constants.items():
         if value is not None and not isinstance(value, bool):

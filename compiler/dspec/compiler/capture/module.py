@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from dspec.compiler.capture.usercode import UserCode, check_arguments
 from dspec.spec.errors import Diagnostic, DspecError, ExportError
 from dspec.spec.models import Spec
-
-_LIVE_IN_TRAINING = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
 
 
 def build_module(spec: Spec, code: UserCode) -> nn.Module:
@@ -69,7 +68,9 @@ def set_eval(module: nn.Module) -> tuple[Diagnostic, ...]:
     """Put the module in eval mode; warn where that changes what it computes, refuse where it won't go."""
     live = _live(module)
     module.eval()
-    module.requires_grad_(False)
+    for parameter in module.parameters():
+        if not isinstance(parameter, UninitializedTensorMixin):
+            parameter.requires_grad_(False)
     stuck = _live(module)
     if stuck:
         message = f"{', '.join(stuck[:5])} stay in training mode after eval()"
@@ -89,8 +90,31 @@ def _live(module: nn.Module) -> list[str]:
     return [
         f"{type(inner).__name__} at {name or 'the top'}"
         for name, inner in module.named_modules()
-        if inner.training and isinstance(inner, _LIVE_IN_TRAINING) and getattr(inner, "p", 1) != 0
+        if inner.training and _changes_with_mode(inner)
     ]
+
+
+def _changes_with_mode(inner: nn.Module) -> bool:
+    """Whether eval() makes a difference to it: none for a norm without running statistics, as InstanceNorm's default."""
+    if isinstance(inner, nn.modules.batchnorm._NormBase):
+        return inner.track_running_stats
+    return isinstance(inner, nn.modules.dropout._DropoutNd) and inner.p != 0
+
+
+def check_filled(module: nn.Module, spec_file: str) -> None:
+    """Raise ExportError where a tensor of the module has no values: on `meta`, or of a lazy layer."""
+    every = [*module.named_parameters(), *module.named_buffers()]
+    bare = [name for name, value in every if value.is_meta or isinstance(value, UninitializedTensorMixin)]
+    if bare:
+        more = f" and {len(bare) - 3} more" if len(bare) > 3 else ""
+        raise ExportError.of(
+            "E0404",
+            f"the factory left {', '.join(bare[:3])}{more} without values (on `meta`, or in a lazy layer)",
+            file=spec_file,
+            key="model.factory",
+            expected="a module whose every tensor has values",
+            hint="give model.weights, build it on the CPU, or call a lazy layer once in the factory",
+        )
 
 
 @contextlib.contextmanager

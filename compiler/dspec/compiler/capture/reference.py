@@ -30,6 +30,8 @@ from dspec.spec.records import Interface, Spread
 Report = Callable[[str], None]
 POOL = 64  # fixtures at the door that shape points are made of
 _POOL_BYTES = 256 * 2**20
+_SIZE_HINT = "the declared dims promise this size: narrow model.dims, or correct the line"
+_FIXTURE_HINT = "correct the fixture, and declare what may occur: `range` of the input, or narrower model.dims"
 _NOISE = 16  # fixtures that also run in float64
 
 
@@ -102,7 +104,7 @@ class Reference:
             if number % 100 == 0:
                 report(f"reference: {number} fixtures")
             arrays = self.fixtures.door(fixture)
-            outputs = self._run(arrays, f"fixture {fixture.id}")
+            outputs = self._run(arrays, f"fixture {fixture.id}", _FIXTURE_HINT)
             writer.add_fixture(fixture, fields)
             writer.add("fixture", fixture.id, sizes_of(arrays, self.eager.inputs), arrays, outputs)
             seen.add(fixture, outputs)
@@ -125,14 +127,13 @@ class Reference:
     def _at(self, sizes: Mapping[str, int]) -> Arrays:
         return at_sizes(self.pool, self.eager.inputs, sizes, self.interface.batch)
 
-    def _run(self, arrays: Arrays, where: str) -> Arrays:
+    def _run(self, arrays: Arrays, where: str, hint: str = _SIZE_HINT) -> Arrays:
         """The answers; an error says at which sizes the module itself fails."""
         try:
             outputs = self.eager.answers(arrays, self.answers)
         except StructureError as error:
             raise structure_changed(str(error), f"at {where}") from error
         except Exception as error:
-            hint = "the declared dims promise this size: narrow model.dims, or correct the line"
             code = self.eager.code
             raise code.blame(
                 error, f"PyTorch itself fails at {where}", kind=ExportError, code="E0453", hint=hint, key="model.dims"

@@ -9,14 +9,13 @@ from typing import Any
 
 from dspec.compiler.bundle import check_digests
 from dspec.compiler.evidence import measurement
+from dspec.compiler.fitness import ELSEWHERE
 from dspec.compiler.machine import this_machine
 from dspec.compiler.statistics import percentile
 from dspec.compiler.store import write_whole
-from dspec.compiler.verify import read_answers
+from dspec.compiler.verify import check_any, read_answers
 from dspec.spec.errors import GateError, MachineError
 from dspec.spec.records import Case, Manifest, OutputError, Parity
-
-ELSEWHERE = "unknown"
 
 
 def judge_answers(options: argparse.Namespace) -> int:
@@ -25,6 +24,7 @@ def judge_answers(options: argparse.Namespace) -> int:
     answers = read_answers(options.answers)
     policy = json.loads((options.bundle / "golden" / "policy.json").read_text())
     cases = _cases(options.bundle, answers, policy["tolerance"])
+    check_any(len(cases), options.bundle)
     timings = sorted(float(answer["ms"]) for answer in answers.values() if "ms" in answer)
     if options.output:
         _write(options, manifest, cases)
@@ -79,7 +79,7 @@ def _outside(case: Case, tolerance: dict[str, Any]) -> str:
 def _write(options: argparse.Namespace, manifest: Manifest, cases: list[Case]) -> None:
     name = options.machine or ELSEWHERE
     machine = this_machine(manifest.cores, name).model_copy(
-        update={"os": ELSEWHERE, "arch": ELSEWHERE, "cpu": name, "flags": ""}
+        update={"os": ELSEWHERE, "arch": ELSEWHERE, "cpu": name, "flags": ()}
     )
     parity = Parity(cases=tuple(cases), spread={}, on=name).model_dump(mode="json")
     found = measurement(manifest, machine, {"parity": parity}, {}, golden=True)

@@ -10,18 +10,21 @@ from pathlib import Path
 
 from dspec.spec.errors import Diagnostic, DspecError, SpecError
 from dspec.spec.load import load
-from dspec.spec.render import render
+from dspec.spec.models import Spec
 from dspec.targets import catalogue
 
 
 def run(options: argparse.Namespace) -> int:
     """0 when every file is right, 2 for a wrong one, 4 for one that needs what this machine lacks."""
     paths = _expand(options.files)
+    Spec.model_rebuild()  # before threads ask for it
     with ThreadPoolExecutor() as pool:  # one file's weights are hashed while the next is parsed
         checked = list(pool.map(_check, paths))
     found = [diagnostic for diagnostics, _ in checked for diagnostic in diagnostics]
     codes = {0, *(code for _, code in checked)}
     if found or options.format != "text":
+        from dspec.spec.render import render
+
         print(render(found, options.format))
     if options.format == "text":
         errors = sum(one.severity == "error" for one in found)

@@ -9,20 +9,21 @@ from pathlib import Path
 
 from dspec.compiler import stages
 from dspec.compiler.bundle import check_digests
-from dspec.compiler.console import reporter
+from dspec.compiler.console import progress
 from dspec.compiler.environment import clean_environment
 from dspec.compiler.evidence import measurement
-from dspec.compiler.machine import this_machine
-from dspec.compiler.stage import run_stage
+from dspec.compiler.machine import granted_cpus, this_machine
+from dspec.compiler.stage import Report, run_stage
 from dspec.compiler.store import Store, write_whole
-from dspec.spec.errors import SpecError
+from dspec.spec.errors import NotProvedError, SpecError
 from dspec.spec.models import Load
 from dspec.spec.records import Manifest, Measurement
 
 
 def run(options: argparse.Namespace) -> int:
     manifest = check_digests(options.bundle)
-    found = _measure(manifest, options.bundle, options.machine)
+    with progress() as report:
+        found = _measure(manifest, options.bundle, options.machine, report)
     write_whole(options.output, found.model_dump_json(indent=1) + "\n")
     if options.format == "json":
         print(found.model_dump_json())
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measure(manifest: Manifest, bundle: Path, name: str) -> Measurement:
+def _measure(manifest: Manifest, bundle: Path, name: str, report: Report) -> Measurement:
     policy = json.loads((bundle / "golden" / "policy.json").read_text())
     if not json.loads((bundle / "golden" / "index.json").read_text())["fixtures"]:
         raise SpecError.of(
@@ -39,7 +40,10 @@ def _measure(manifest: Manifest, bundle: Path, name: str) -> Measurement:
             f"{bundle} carries no golden vectors to measure with",
             hint="set `golden` above 0 for a fixture file",
         )
-    report = reporter()
+    if manifest.cores > len(granted_cpus()):
+        raise NotProvedError.of(
+            "E0709", f"the bundle is to be granted {manifest.cores} cores and this machine grants {len(granted_cpus())}"
+        )
     load = Load.model_validate(policy["load"], strict=False)
     environment = clean_environment(bundle / "requirements.txt", manifest.cores, report)
     with tempfile.TemporaryDirectory(prefix="dspec-") as folder:  # numbers asked for now are taken now

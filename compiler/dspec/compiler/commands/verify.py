@@ -6,7 +6,7 @@ import argparse
 import json
 
 from dspec.compiler.bundle import check_digests
-from dspec.compiler.console import reporter
+from dspec.compiler.console import progress
 from dspec.compiler.verify import verify
 from dspec.spec.records import Manifest
 
@@ -19,7 +19,8 @@ def run(options: argparse.Namespace) -> int:
     if options.digests:
         _show(check_digests(options.bundle), (), 0, options.format)
         return 0
-    found = verify(options.bundle, reporter())
+    with progress() as report:
+        found = verify(options.bundle, report)
     _show(found.manifest, found.lines, found.vectors, options.format)
     return 0
 

@@ -6,9 +6,10 @@ A gate is a function (Question) → GateVerdict; GATES lists them in the order t
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 
 from dspec.compiler.judge import load, parity, start
-from dspec.compiler.judge.question import Question
+from dspec.compiler.judge.question import WORST_FIRST, Question
 from dspec.compiler.judge.waivers import waive
 from dspec.compiler.policy import policies
 from dspec.spec.models import Slo, Spec
@@ -26,9 +27,18 @@ GATES = (
 
 
 def judge(
-    spec: Spec, target: str, interface: Interface, measurement: Measurement, today: datetime.date
+    spec: Spec, target: str, interface: Interface, measurements: Sequence[Measurement], today: datetime.date
 ) -> tuple[GateVerdict, ...]:
-    """One verdict per gate, waivers applied."""
+    """One verdict per gate, waivers applied.
+
+    Where several machines measured a gate, the worst verdict counts: a pass here does not outweigh a failure there.
+    """
+    waivers = [waiver for waiver in spec.waivers if waiver.target == target]
+    rounds = [_verdicts(spec, target, interface, found) for found in measurements]
+    return tuple(waive(_joined(found), waivers, today) for found in zip(*rounds, strict=True))
+
+
+def _verdicts(spec: Spec, target: str, interface: Interface, measurement: Measurement) -> tuple[GateVerdict, ...]:
     question = Question(
         spec=spec,
         target=spec.targets[target],
@@ -37,8 +47,12 @@ def judge(
         interface=interface,
         measurement=measurement,
     )
-    waivers = [waiver for waiver in spec.waivers if waiver.target == target]
-    return tuple(waive(gate(question), waivers, today) for gate in GATES)
+    return tuple(gate(question) for gate in GATES)
+
+
+def _joined(found: Sequence[GateVerdict]) -> GateVerdict:
+    measured = [verdict for verdict in found if verdict.verdict != "unmeasured"]
+    return min(measured or found, key=lambda verdict: WORST_FIRST.index(verdict.verdict))
 
 
 def slo_of(spec: Spec, target: str) -> Slo:

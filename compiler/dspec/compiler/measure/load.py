@@ -19,16 +19,28 @@ SEED = 20260101
 WARMUP = 20
 WINDOWS, WINDOW_S = 5, 1.0
 IN_FLIGHT = 4
+REFUSED = "E0806"  # session.py: the bundle is there and would not answer this request
 WAITING = 64  # arrivals that may wait in the client; latency counts from the scheduled time all the same
 
 Request = Mapping[str, Any]
+
+
+def answered(session: Session, request: Request) -> bool:
+    """Whether a request was answered. A refusal counts as no answer; a bundle that is gone raises."""
+    try:
+        session.ask(request)
+    except DspecError as error:
+        if error.diagnostics[0].code != REFUSED:
+            raise
+        return False
+    return True
 
 
 def warm_up(session: Session, requests: Sequence[Request]) -> float:
     """Ask WARMUP times; milliseconds it took."""
     start = time.perf_counter()
     for number in range(WARMUP):
-        session.ask(requests[number % len(requests)])
+        answered(session, requests[number % len(requests)])
     return (time.perf_counter() - start) * 1000
 
 
@@ -45,14 +57,14 @@ def _window(session: Session, requests: Sequence[Request], pool: ThreadPoolExecu
     end = start + WINDOW_S
 
     def caller(offset: int) -> int:
-        done = 0
+        done = good = 0
         while time.perf_counter() < end:
-            session.ask(requests[(number * 101 + offset * 17 + done) % len(requests)])
+            good += answered(session, requests[(number * 101 + offset * 17 + done) % len(requests)])
             done += 1
-        return done
+        return good
 
-    answered = sum(pool.map(caller, range(IN_FLIGHT)))
-    return answered / (time.perf_counter() - start)
+    good = sum(pool.map(caller, range(IN_FLIGHT)))
+    return good / (time.perf_counter() - start)
 
 
 def arrivals(rate_rps: float, duration_s: float) -> list[float]:
@@ -76,11 +88,14 @@ def latency(
     order = random.Random(SEED)
     schedule = [(at, requests[order.randrange(len(requests))]) for at in arrivals(rate_rps, duration_s)]
     samples = _Samples()
+    waiting = []
     start = time.perf_counter() + 0.05
     with ThreadPoolExecutor(WAITING) as pool:
         for at, request in schedule:
             time.sleep(max(0.0, start + at - time.perf_counter()))
-            pool.submit(samples.take, session, request, start + at)
+            waiting.append(pool.submit(samples.take, session, request, start + at))
+    for future in waiting:
+        future.result()  # what a caller did not expect is an error here, never a sample less
     return Latency(
         rate_rps=rate_rps,
         duration_s=duration_s,
@@ -106,7 +121,9 @@ class _Samples:
     def take(self, session: Session, request: Request, scheduled: float) -> None:
         try:
             answer = session.ask(request)
-        except DspecError:
+        except DspecError as error:
+            if error.diagnostics[0].code != REFUSED:
+                raise
             with self.lock:
                 self.errors += 1
             return

@@ -43,7 +43,6 @@ def prove(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repo
     return {
         "value": {
             "parity": parity.model_dump(mode="json"),
-            "skew": _skew(inputs),
             "cold_start_s": starts,
             "peak_memory_bytes": peak,
             "smoke": smoke(bundle, _smoke_request(bundle, inputs), environment),
@@ -85,11 +84,6 @@ def _index(inputs: Mapping[str, Path]) -> dict[str, Any]:
     return found
 
 
-def _skew(inputs: Mapping[str, Path]) -> dict[str, Any] | None:
-    cases = _index(inputs).get("skew")
-    return None if cases is None else {"cases": cases}
-
-
 def _smoke_request(bundle: Path, inputs: Mapping[str, Path]) -> Path:
     """A file with one raw request in JSON form."""
     if "reference" not in inputs:
@@ -118,7 +112,7 @@ def _cold_start(manifest: Mapping[str, Any], bundle: Path, environment: Environm
     start = time.perf_counter()
     with _session(manifest, bundle, environment) as session:
         if first.request is not None:
-            session.ask(first.request)
+            loads.answered(session, first.request)
         return round(time.perf_counter() - start, 4)
 
 

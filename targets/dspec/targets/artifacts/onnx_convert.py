@@ -15,10 +15,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from dspec.spec.errors import ExportError
 from dspec.targets.artifacts.fx_origin import ORIGIN, Origin, Origins, failing_node
 from dspec.targets.artifacts.onnx_attention import attention
+from dspec.targets.artifacts.onnx_sort import stable_sort
 from dspec.targets.protocol import Program
 
 _TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
-    torch.ops.aten.scaled_dot_product_attention.default: attention
+    torch.ops.aten.scaled_dot_product_attention.default: attention,
+    torch.ops.aten.sort.stable: stable_sort,
 }
 NOT_TRANSLATED = "No ONNX function found"
 

@@ -50,6 +50,7 @@ class OnnxRuntime:
         from dspec.targets.artifacts.onnx_listing import listing
         from dspec.targets.onnxruntime.load import load_once
         from dspec.targets.onnxruntime.place import lay
+        from dspec.targets.shipped.engine_onnxruntime import __file__ as engine_onnxruntime
 
         (artifact,) = job.artifacts
         lay(artifact, out / FOLDER)
@@ -60,7 +61,7 @@ class OnnxRuntime:
         return Lowered(
             model={"path": f"{FOLDER}/{artifact.file}", "format": "onnx", **artifact.facts},
             command=COMMAND,
-            modules=("engine_onnxruntime",),
+            modules=(Path(engine_onnxruntime),),
             requirements=tuple(f"{name}=={version(name).partition('+')[0]}" for name in REQUIRED),
             options=options,
             toolchain=artifact.toolchain,

@@ -9,7 +9,7 @@ from typing import Any
 import onnxruntime as ort
 
 from .arrays import Array
-from .engine import usable_cores
+from .cores import usable_cores
 from .errors import EngineError
 
 DEFAULTS: Mapping[str, Any] = {

@@ -12,6 +12,7 @@ COMMON = (
     "__main__.py",
     "arrays.py",
     "compare.py",
+    "cores.py",
     "door.py",
     "engine.py",
     "errors.py",
@@ -32,9 +33,9 @@ COMMON = (
 BESIDE: dict[str, tuple[str, ...]] = {}
 
 
-def parts(steps: Iterable[str], engine: str) -> tuple[str, ...]:
-    """Paths of the files for a bundle with these steps and this engine, relative, sorted."""
-    files = {*COMMON, f"engine_{engine}.py"}
+def parts(steps: Iterable[str]) -> tuple[str, ...]:
+    """Paths of the files for a bundle with these steps, relative, sorted; its engine's file is the runtime's to name."""
+    files = set(COMMON)
     for step in steps:
         files |= {f"steps/{step}.py", *BESIDE.get(step, ())}
     return tuple(sorted(files))

@@ -1,0 +1,174 @@
+"""`dspec plan`: what a build would do, before it does anything. Reads the spec alone; nothing of the user's runs."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dspec.compiler.defaults import Default, defaults
+from dspec.compiler.judge import judge, slo_of
+from dspec.compiler.judge.parity import describe
+from dspec.compiler.lower import imported_by
+from dspec.compiler.pipeline import declared_interface
+from dspec.compiler.placed import placed
+from dspec.compiler.policy import policies
+from dspec.spec.catalogue import Catalogue
+from dspec.spec.errors import Diagnostic, DspecError
+from dspec.spec.load import Loaded
+from dspec.spec.models import GATES, Policy, Slo, Spec, StepUse
+from dspec.spec.pysource import parsed
+from dspec.spec.records import GateVerdict, Machine, Measurement
+from dspec.targets import runtime
+from dspec.targets.protocol import Candidate
+
+NOT_YET = "0" * 64  # the digest of what no build has made
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Route:
+    """One target: the candidates in the order its runtime prefers them, or why there is none; and its limits.
+
+    `gates` are verdicts before anything was measured: `unmeasured` is asked of the build, with its limit; `not asked` is not.
+    """
+
+    target: str
+    runtime: str
+    hardware: str
+    optional: bool
+    cores: int
+    memory: int | None
+    candidates: tuple[Candidate, ...]
+    refused: tuple[Diagnostic, ...]
+    slo: Slo
+    gates: tuple[GateVerdict, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepPlace:
+    """Where one step runs, what it reads and writes, and the distributions it needs there."""
+
+    section: Literal["preprocess", "postprocess"]
+    id: str
+    use: str
+    place: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    requires: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """`tolerance` maps each declared output to its policy in words; empty where capture finds the outputs."""
+
+    name: str
+    version: str
+    routes: tuple[Route, ...]
+    steps: tuple[StepPlace, ...]
+    tolerance: Mapping[str, str]
+    defaults: tuple[Default, ...]
+
+    @property
+    def refused(self) -> bool:
+        """Whether a target that is not optional can't be served as the spec asks."""
+        return any(route.refused and not route.optional for route in self.routes)
+
+
+def plan(loaded: Loaded, catalogue: Catalogue, today: datetime.date) -> Plan:
+    """The plan of a valid spec; a target's refusals stand at its route, at lines of the spec. Waivers count by `today`."""
+    spec = loaded.spec
+    found = policies(spec, declared_interface(spec))
+    return Plan(
+        name=spec.name,
+        version=spec.version,
+        routes=tuple(_route(loaded, target_id, today) for target_id in spec.targets),
+        steps=tuple(_steps(spec, catalogue, loaded.folder)),
+        tolerance={output: describe(policy) for output, policy in found.items()},
+        defaults=defaults(loaded),
+    )
+
+
+def _route(loaded: Loaded, target_id: str, today: datetime.date) -> Route:
+    spec = loaded.spec
+    target = spec.targets[target_id]
+    candidates, refused = _candidates(loaded, target_id)
+    return Route(
+        target=target_id,
+        runtime=target.runtime,
+        hardware=target.hardware,
+        optional=target.optional,
+        cores=target.resources.cores,
+        memory=target.resources.memory,
+        candidates=candidates,
+        refused=refused,
+        slo=slo_of(spec, target_id),
+        gates=_gates(spec, target_id, today),
+    )
+
+
+def _candidates(loaded: Loaded, target_id: str) -> tuple[tuple[Candidate, ...], tuple[Diagnostic, ...]]:
+    target = loaded.spec.targets[target_id]
+    try:
+        return runtime(target.runtime).candidates(loaded.spec, target), ()
+    except DspecError as error:
+        return (), placed(error, loaded, target_id).diagnostics
+
+
+def _gates(spec: Spec, target_id: str, today: datetime.date) -> tuple[GateVerdict, ...]:
+    interface = declared_interface(spec)
+    found = policies(spec, interface)
+    limits = {
+        "parity": "; ".join(f"{output} {describe(policy)}" for output, policy in found.items()),
+        "skew": describe(Policy(atol=spec.training.atol, rtol=spec.training.rtol)),
+    }
+    gates = judge(spec, target_id, interface, (_nothing(target_id),), today)
+    return tuple(
+        gate.model_copy(update={"limit": limits[gate.gate]})
+        if gate.gate in limits and gate.verdict != "not asked"
+        else gate
+        for gate in gates
+    )
+
+
+def _nothing(target_id: str) -> Measurement:
+    """The measurement of a machine that measured nothing: judging it tells what each gate asks."""
+    return Measurement(
+        artifact=NOT_YET,
+        reference=NOT_YET,
+        target=target_id,
+        candidate="",
+        machine=Machine(os="", arch="", cpu="", flags=(), cores=1),
+        versions={},
+        source="reference",
+        missing=dict.fromkeys(GATES, "measured by `dspec build`"),
+    )
+
+
+def _steps(spec: Spec, catalogue: Catalogue, folder: Path) -> list[StepPlace]:
+    sections: tuple[tuple[Literal["preprocess", "postprocess"], tuple[StepUse, ...]], ...] = (
+        ("preprocess", spec.preprocess),
+        ("postprocess", spec.postprocess),
+    )
+    return [
+        StepPlace(
+            section=section,
+            id=step.id,
+            use=step.python or step.use,
+            place=step.place,
+            reads=step.inputs,
+            writes=step.outputs,
+            requires=_requires(step, catalogue, folder),
+        )
+        for section, steps in sections
+        for step in steps
+    ]
+
+
+def _requires(step: StepUse, catalogue: Catalogue, folder: Path) -> tuple[str, ...]:
+    names = set(catalogue.steps[step.use].requires)
+    if step.python:
+        file = folder / step.python.partition(":")[0]
+        names |= imported_by(file) if parsed(file) else set()
+    return tuple(sorted(names))

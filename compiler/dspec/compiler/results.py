@@ -1,0 +1,56 @@
+"""What became of a build: values that the console, the JSON report and the exit code are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dspec.compiler.judge import publishable
+from dspec.spec.errors import Diagnostic, DspecError
+from dspec.spec.records import GateVerdict, Manifest, Measurement
+
+EXIT_ORDER = (2, 3, 1, 4, 5)  # what a build with several troubles answers: the one nearest to its cause
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TargetResult:
+    """One target: its bundle, numbers and verdicts, or the error that stopped it. `fresh`: something ran for it now."""
+
+    target: str
+    optional: bool
+    manifest: Manifest | None = None
+    measurement: Measurement | None = None
+    verdicts: tuple[GateVerdict, ...] = ()
+    error: DspecError | None = None
+    warnings: tuple[Diagnostic, ...] = ()
+    fresh: bool = True
+
+    @property
+    def proved(self) -> bool:
+        return self.error is None and publishable(self.verdicts)
+
+    @property
+    def exit_code(self) -> int:
+        if self.error is not None:
+            return self.error.exit_code
+        unproved = {found.verdict for found in self.verdicts if not found.waived_by}
+        return 1 if "fail" in unproved else 5 if {"inconclusive", "unmeasured"} & unproved else 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildResult:
+    """Every target's fate, and where the whole publication lies."""
+
+    name: str
+    targets: tuple[TargetResult, ...]
+    published: bool
+    changed: bool
+    place: Path
+    warnings: tuple[Diagnostic, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        if self.published:
+            return 0
+        codes = {result.exit_code for result in self.targets if not result.optional} - {0} or {5}
+        return next(code for code in EXIT_ORDER if code in codes)

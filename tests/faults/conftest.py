@@ -1,0 +1,205 @@
+"""The product's own stages, one after another in this process: spec file → capture → ONNX → bundle → session → verdict."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dspec.compiler import stages
+from dspec.compiler.captured import capture_stage
+from dspec.compiler.evidence import measurement
+from dspec.compiler.golden import write_golden_vectors
+from dspec.compiler.judge import judge
+from dspec.compiler.lower import build_artifact, lower_target
+from dspec.compiler.machine import this_machine
+from dspec.compiler.measure.cases import reference_cases
+from dspec.compiler.measure.parity import Wanted, parity_cases
+from dspec.compiler.pipeline import write_pipeline
+from dspec.compiler.policy import policies
+from dspec.compiler.seal import seal
+from dspec.compiler.stage import Outcome, run_stage
+from dspec.compiler.store import Store, Tree, describe
+from dspec.spec.errors import Diagnostic, GateError
+from dspec.spec.load import Loaded, load
+from dspec.spec.records import GateVerdict, Manifest, Parity, Reference
+from dspec.targets import catalogue
+from dspec.targets.protocol import Answer
+from dspec.targets.shipped.errors import BundleError, RequestError
+from dspec.targets.shipped.runner import Bundle
+
+TODAY = datetime.date(2026, 11, 30)
+TARGET = "here"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A sealed bundle, open, with what the stages said on the way."""
+
+    loaded: Loaded
+    folder: Path
+    reference: Path
+    manifest: Manifest
+    bundle: Bundle
+    warnings: tuple[Diagnostic, ...]
+    lines: tuple[str, ...]
+
+    def parity(self) -> Parity:
+        """Every reference case through the open bundle, twice, as the measuring stage does it."""
+        figures = stages.figures(policies(self.loaded.spec, self.manifest.interface))
+        wanted = Wanted(topk={name: tuple(ks) for name, ks in figures["topk"].items()}, mask=figures["mask"])
+        cases = reference_cases(self.reference, self.bundle.pipeline.fields)
+        index = json.loads((self.reference / "index.json").read_text())
+        found = tuple(parity_cases(InProcess(self.bundle), cases, wanted, print))
+        return Parity.model_validate_json(
+            json.dumps(
+                {
+                    "cases": [case.model_dump(mode="json") for case in found],
+                    "spread": index["spread"],
+                    "on": self.bundle.facts["provider"],
+                }
+            )
+        )
+
+    def verdict(self) -> GateVerdict:
+        """What the judge says of that."""
+        proof = {
+            "parity": self.parity().model_dump(mode="json"),
+            "cold_start_s": [],
+            "peak_memory_bytes": None,
+            "smoke": "ok",
+            "facts": dict(self.bundle.facts),
+        }
+        load = {"throughput": None, "latency": None, "peak_memory_bytes": None}
+        machine = this_machine(self.manifest.cores)
+        found = measurement(self.manifest, machine, proof, load, golden=False)
+        return judge(self.loaded.spec, TARGET, self.manifest.interface, (found,), TODAY)[0]
+
+
+class InProcess:
+    """A `Session` over a bundle of this process."""
+
+    pid = os.getpid()
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle, self.facts = bundle, bundle.facts
+
+    def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
+        try:
+            found = self.bundle.ask(request)
+        except (RequestError, BundleError) as error:
+            raise GateError.of("E0700", str(error)) from error
+        return Answer(response=found.response, inputs=found.door, outputs=found.outputs, seconds=found.seconds)
+
+    def run(self, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            return self.bundle.run(tensors)
+        except (RequestError, BundleError) as error:
+            raise GateError.of("E0700", str(error)) from error
+
+    def close(self) -> None: ...
+
+
+def make(spec_file: Path, out: Path) -> Made:
+    """Every stage of a build but the measuring; whatever it raises comes through."""
+    lines: list[str] = []
+    loaded = load(spec_file, catalogue(), today=TODAY)
+    target = loaded.spec.targets[TARGET]
+    candidate = stages.candidate_of(loaded.spec, target)
+    write_pipeline(loaded.spec, loaded.folder, out / "pipeline")
+    asking = stages.capture_stage(loaded, ())
+    (out / "captured").mkdir()
+    given = {"pipeline": out / "pipeline"}
+    captured = capture_stage(
+        json.loads(json.dumps(asking.request)), asking.places, given, out / "captured", lines.append
+    )
+    (wanted,) = candidate.artifacts
+    program = {"program": out / "captured" / "program"}
+    asked = stages.artifact_stage(wanted, ())
+    artifact = build_artifact(asked.request, {}, program, out / "artifact", lines.append)
+    outcome = Outcome(tree=(), value=artifact["value"], warnings=(), hit=False)
+    request = stages.lower_stage(loaded.spec, TARGET, candidate, (), (), (outcome,)).request
+    folder = out / "bundle"
+    folder.mkdir()
+    inputs = {**program, "pipeline": out / "pipeline", "artifact0": out / "artifact"}
+    lowered = lower_target(json.loads(json.dumps(request)), {}, inputs, folder, lines.append)
+    reference = out / "captured" / "reference"
+    counts = stages.golden_stage(loaded.spec, (), ()).request
+    golden = {"reference": reference, "pipeline": folder / "pipeline"}
+    write_golden_vectors(counts, {}, golden, folder, lines.append)
+    origin = Reference.model_validate_json(json.dumps(captured["value"]["reference"]))
+    manifest = seal(folder, describe(folder), loaded.spec, TARGET, candidate, lowered["value"], origin)
+    return Made(
+        loaded=loaded,
+        folder=folder,
+        reference=reference,
+        manifest=manifest,
+        bundle=Bundle(folder),
+        warnings=(*loaded.warnings, *captured["warnings"]),
+        lines=tuple(lines),
+    )
+
+
+@pytest.fixture(scope="session")
+def stages_of() -> Any:
+    return make
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_registry() -> Iterator[None]:
+    """Torch reads its table of translations anew for each export: a second that a hundred exports here can share."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    once: Any = functools.cache(ONNXRegistry.from_torchlib.__func__)  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            ONNXRegistry, "from_torchlib", classmethod(lambda cls, opset_version=18: once(cls, opset_version))
+        )
+        yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaks() -> Iterator[None]:
+    """A build leaves torch as it found it."""
+    before = (torch.get_num_threads(), torch.get_default_dtype(), torch.backends.mha.get_fastpath_enabled())
+    yield
+    after = (torch.get_num_threads(), torch.get_default_dtype(), torch.backends.mha.get_fastpath_enabled())
+    assert after == before
+
+
+def staged(spec_file: Path, out: Path) -> Manifest:
+    """The same files by the stage runner, each stage in a child of its own, as `dspec build` has them made."""
+    loaded, store = load(spec_file, catalogue(), today=TODAY), Store(root=out / "store")
+    write_pipeline(loaded.spec, loaded.folder, out / "pipeline")
+    pipeline = store.keep(out / "pipeline")
+    captured = run_stage(store, stages.capture_stage(loaded, pipeline), print)
+    program, reference = (_below(captured.tree, name) for name in ("program/", "reference/"))
+    candidate = stages.candidate_of(loaded.spec, loaded.spec.targets[TARGET])
+    artifacts = tuple(run_stage(store, stages.artifact_stage(wanted, program), print) for wanted in candidate.artifacts)
+    lowering = stages.lower_stage(loaded.spec, TARGET, candidate, program, pipeline, artifacts)
+    lowered = run_stage(store, lowering, print)
+    golden = run_stage(store, stages.golden_stage(loaded.spec, reference, pipeline), print)
+    tree = (*lowered.tree, *golden.tree)
+    bundle = store.checkout(tree, out / "bundle")
+    origin = Reference.model_validate_json(json.dumps(captured.value["reference"]))
+    return seal(bundle, tree, loaded.spec, TARGET, candidate, lowered.value, origin)
+
+
+def _below(tree: Tree, prefix: str) -> Tree:
+    inside = (entry for entry in tree if entry.path.startswith(prefix))
+    return tuple(entry.model_copy(update={"path": entry.path.removeprefix(prefix)}) for entry in inside)
+
+
+if __name__ == "__main__":  # another process, with another hash seed, in another place
+    digests = staged(Path(sys.argv[1]), Path(sys.argv[2])).digests
+    assert digests
+    print(digests.model_dump_json())
