@@ -197,3 +197,41 @@ def test_a_target_overrides_the_slo_key_by_key() -> None:
     targets = {"t": {"runtime": "onnxruntime", "slo": {"latency_ms": {"p95": 5.0}}}}
     found = _verdict("latency", _measurement(), _spec(targets=targets))
     assert (found.verdict, found.limit) == ("fail", "p95 ≤ 5 ms")
+
+
+def test_the_worst_of_several_machines_counts_and_silence_does_not() -> None:
+    good, bad = _measurement(), _measurement(parity=_parity([_error(0.5)]))
+    silent = _measurement(parity=None, latency=None, missing={"parity": "no such board", "latency": "no such board"})
+    assert judge(_spec(), "t", INTERFACE, (good, bad), TODAY)[0].verdict == "fail"
+    assert judge(_spec(), "t", INTERFACE, (bad, good), TODAY)[0].verdict == "fail"
+    assert judge(_spec(), "t", INTERFACE, (silent, good), TODAY)[0].verdict == "pass"
+    assert judge(_spec(), "t", INTERFACE, (silent, silent), TODAY)[0].verdict == "unmeasured"
+
+
+@pytest.mark.parametrize("error", [_error(0, broken="NaN everywhere"), _error(0, broken="missing")])
+def test_no_number_of_spared_fixtures_excuses_a_broken_answer(error: dict[str, Any]) -> None:
+    spec = _spec(tolerance={"max_failing_fixtures": 9})
+    assert _verdict("parity", _measurement(parity=_parity([error])), spec).verdict == "fail"
+
+
+def test_no_number_of_spared_fixtures_excuses_a_declared_size() -> None:
+    parity = _parity([_error(0.5)])
+    parity["cases"][0]["kind"] = "shape"
+    assert (
+        _verdict("parity", _measurement(parity=parity), _spec(tolerance={"max_failing_fixtures": 9})).verdict == "fail"
+    )
+
+
+def test_ids_at_the_door_have_no_near_neighbours() -> None:
+    interface = INTERFACE.model_copy(
+        update={"inputs": {"x": INTERFACE.inputs["x"].model_copy(update={"dtype": "int64"})}}
+    )
+    parity = _parity([_error(1e-6)])
+    parity["cases"][0]["door"] = {"x": _error(1.0, ref=200000.0)}
+    verdicts = judge(_spec(), "t", interface, (_measurement(parity=parity),), TODAY)
+    assert verdicts[0].verdict == "fail"
+
+
+def test_postprocess_that_is_not_held_is_not_green() -> None:
+    spec = _spec(training={"preprocess": "t.py:f", "postprocess": "t.py:g"})
+    assert _verdict("skew", _measurement(), spec).verdict == "unmeasured"

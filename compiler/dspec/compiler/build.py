@@ -32,6 +32,9 @@ from dspec.spec.records import Case, Manifest, Measurement, Reference, Skew, Spr
 from dspec.targets.protocol import Candidate
 
 
+GLANCE_S = 3.0  # seconds of load where no latency limit is asked for: figures to look at, not to judge by
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Builder:
     """What every step of one build needs."""
@@ -41,6 +44,7 @@ class Builder:
     report: Report
     today: datetime.date
     others: tuple[Measurement, ...]
+    remeasure: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,13 +61,21 @@ class Captured:
     warnings: tuple[Diagnostic, ...]
 
 
-def build(loaded: Loaded, store: Store, bundles: Path, others: Sequence[Measurement], report: Report) -> BuildResult:
+def build(
+    loaded: Loaded,
+    store: Store,
+    bundles: Path,
+    report: Report,
+    *,
+    others: Sequence[Measurement] = (),
+    remeasure: bool = False,
+) -> BuildResult:
     """Capture once, then lower, measure and judge each target; publish all or withhold all.
 
-    Raises the DspecError of a capture that failed; a failed target is part of the result.
+    `others` are measurements taken elsewhere; `remeasure` takes this machine's numbers anew. Raises the DspecError of a capture that failed; a failed target is part of the result.
     """
     today = datetime.date.today()
-    builder = Builder(loaded=loaded, store=store, report=report, today=today, others=tuple(others))
+    builder = Builder(loaded=loaded, store=store, report=report, today=today, others=tuple(others), remeasure=remeasure)
     candidates = _candidates(builder)
     with locked(store):
         try:
@@ -189,6 +201,7 @@ def _proved_target(
         optional=spec.targets[target_id].optional,
         manifest=manifest,
         measurement=own,
+        joined=tuple(found.machine.name or found.machine.cpu for found in measurements[1:]),
         verdicts=verdicts,
         warnings=tuple(warning for outcome in (*artifacts, lowered) for warning in outcome.warnings),
         fresh=fresh or not lowered.hit,
@@ -207,15 +220,15 @@ def _measure(
     environment = clean_environment(bundle / "requirements.txt", target.resources.cores, builder.report)
     figures = stages.figures(policies(spec, manifest.interface))
     stage = stages.proof_stage(figures, manifest, bundle, environment, captured.reference)
-    proof = run_stage(builder.store, stage, builder.report)
+    proof = run_stage(builder.store, stage, builder.report, anew=builder.remeasure)
 
     def under_load(duration_s: float) -> tuple[Outcome, Measurement]:
-        rate = spec.load.rate_rps
-        stage = stages.load_stage(manifest, rate, duration_s, bundle, environment, captured.reference)
-        load = run_stage(builder.store, stage, builder.report)
+        stage = stages.load_stage(manifest, spec.load.rate_rps, duration_s, bundle, environment, captured.reference)
+        load = run_stage(builder.store, stage, builder.report, anew=builder.remeasure)
         return load, measurement(manifest, machine, proof.value, load.value, golden=False, skew=captured.skew)
 
-    load, found = under_load(spec.load.duration_s)
+    limited = bool(slo_of(spec, target_id).latency_ms)
+    load, found = under_load(spec.load.duration_s if limited else min(spec.load.duration_s, GLANCE_S))
     if _undecided(builder, target_id, manifest, found):
         load, found = under_load(spec.load.max_duration_s)
     fresh = not (proof.hit and load.hit)
@@ -238,7 +251,7 @@ def _publish(
     name = builder.loaded.spec.name
     holds_back = [result for result in results if not result.proved and not result.optional]
     published = any(result.proved for result in results) and not holds_back
-    place, changed = bundles / name, False
+    place, changed, kept = bundles / name, False, False
     if published:
         _drop_unproved(staging, results)
     staged = _moved(staging)
@@ -246,13 +259,15 @@ def _publish(
         if published:
             changed = publish(staged, place)
         elif any(staged.iterdir()):
-            place = builder.store.root / "withheld" / name
+            place, kept = builder.store.root / "withheld" / name, True
             withhold(staged, place)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     told = (*warnings, *(warning for result in results for warning in result.warnings))
     found = (*builder.loaded.warnings, *placed_all(told, builder.loaded))
-    return BuildResult(name=name, targets=results, published=published, changed=changed, place=place, warnings=found)
+    return BuildResult(
+        name=name, targets=results, published=published, changed=changed, kept=kept, place=place, warnings=found
+    )
 
 
 def _drop_unproved(staging: Path, results: tuple[TargetResult, ...]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from dspec.compiler.store import describe, walk
 from dspec.spec.errors import Diagnostic, GateError, SpecError
+from dspec.spec.files import read_bounded
 from dspec.spec.records import FileEntry, Manifest
 
 MANIFEST = "bundle.json"
@@ -19,9 +21,11 @@ def read_manifest(bundle: Path) -> Manifest:
     """The manifest of a bundle's folder. Raises SpecError E0711 where there is none that can be read."""
     path = bundle / MANIFEST
     try:
-        if path.stat().st_size > MAX_MANIFEST_BYTES:
-            raise ValueError(f"larger than {MAX_MANIFEST_BYTES} bytes")
-        return Manifest.model_validate_json(path.read_bytes())
+        if path.is_symlink():
+            raise ValueError("it is a link, and a bundle holds none")
+        manifest = Manifest.model_validate_json(read_bounded(path, MAX_MANIFEST_BYTES))
+        manifest.with_digests()  # NaN, or a number of thousands of digits, has no canonical text
+        return manifest
     except FileNotFoundError:
         raise SpecError.of(
             "E0711",
@@ -39,7 +43,7 @@ def read_manifest(bundle: Path) -> Manifest:
 def check_digests(bundle: Path) -> Manifest:
     """The manifest, once every file and both digests agree with it. Raises GateError E0712 naming what does not."""
     manifest = read_manifest(bundle)
-    found = [*_links(bundle), *_differences(bundle, manifest)]
+    found = [*_odd(bundle), *_twice(manifest)] or _differences(bundle, manifest)
     if not found and manifest.with_digests().digests != manifest.digests:
         found = ["the digests in bundle.json are not those of its content"]
     if found:
@@ -55,13 +59,34 @@ def check_digests(bundle: Path) -> Manifest:
     return manifest
 
 
-def _links(bundle: Path) -> list[str]:
-    return [f"{name}: a link, and a bundle holds none" for name in walk(bundle) if (bundle / name).is_symlink()]
+def _odd(bundle: Path) -> list[str]:
+    """What can't be hashed, or should not be: links, pipes, devices, names that are no text."""
+    try:
+        kinds = {name: _kind(bundle / name) for name in walk(bundle)}
+    except (OSError, UnicodeError) as error:
+        return [f"a file whose name can't be read: {error}"]
+    return [f"{name}: {kind}, and a bundle holds none" for name, kind in kinds.items() if kind]
+
+
+def _kind(path: Path) -> str:
+    if path.is_symlink():
+        return "a link"
+    return "" if path.is_file() else "a pipe, socket or device"
+
+
+def _twice(manifest: Manifest) -> list[str]:
+    counts = Counter(entry.path for entry in manifest.files)
+    return [f"{path}: listed {count} times" for path, count in counts.items() if count > 1]
 
 
 def _differences(bundle: Path, manifest: Manifest) -> list[str]:
-    if any((bundle / name).is_symlink() for name in walk(bundle)):
-        return []
+    try:
+        return _compared(bundle, manifest)
+    except OSError as error:
+        return [f"{error.filename}: can't be read: {error.strerror}"]
+
+
+def _compared(bundle: Path, manifest: Manifest) -> list[str]:
     here = {entry.path: entry for entry in describe(bundle) if entry.path != MANIFEST}
     listed = {entry.path: entry for entry in manifest.files}
     gone = [f"{path}: missing" for path in sorted(listed.keys() - here.keys())]

@@ -17,7 +17,7 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from dspec.spec.errors import DspecError, unwritable
+from dspec.spec.errors import DspecError, MachineError, unwritable
 from dspec.spec.files import sha256_of
 
 PR_SET_PDEATHSIG = 1
@@ -39,6 +39,10 @@ def main() -> None:
         )
     except DspecError as error:
         _refuse(reply, error)
+        return
+    except ModuleNotFoundError as error:
+        hint = "pip install 'dspec[onnxruntime]'"
+        _refuse(reply, MachineError.of("E0605", f"this machine lacks the module {error.name}", hint=hint))
         return
     except OSError as error:
         traceback.print_exc()  # into the log: it may be the user's own code

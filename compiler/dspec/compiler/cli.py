@@ -23,11 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not hasattr(options, "run"):
         parser.print_help()
         return 2
-    format = getattr(options, "format", "text")
     try:
         return int(options.run(options))
     except DspecError as error:
-        _show_error(error, format)
+        _show_error(error, options)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted; bundles/ is as it was", file=sys.stderr)
@@ -36,16 +35,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # a full disk, a folder that may not be written
-        _show_error(unwritable(error), format)
+        _show_error(unwritable(error), options)
         return MachineError.exit_code
 
 
-def _show_error(error: DspecError, format: str) -> None:
+def _show_error(error: DspecError, options: argparse.Namespace) -> None:
     from dspec.spec.render import render
 
-    machine = format != "text"
-    stream = sys.stdout if machine else sys.stderr
-    print(render(error.diagnostics, format, color=not machine and stream.isatty()), file=stream)
+    format = getattr(options, "format", "text")
+    if format == "json" and options.command != "check":  # one shape per command, whatever happens
+        import json
+
+        print(json.dumps({"exit_code": error.exit_code, "errors": [found.to_json() for found in error.diagnostics]}))
+        return
+    stream = sys.stderr if format == "text" else sys.stdout
+    print(render(error.diagnostics, format, color=format == "text" and stream.isatty()), file=stream)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,7 +81,7 @@ def _command(
 ) -> argparse.ArgumentParser:
     """A command whose code is `dspec.compiler.commands.<module>:run`, imported when it runs."""
     parser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
-    parser.set_defaults(run=_late(module))
+    parser.set_defaults(run=_late(module), command=name)
     return parser
 
 
@@ -94,7 +98,7 @@ def _late(module: str) -> Callable[[argparse.Namespace], int]:
 def _init(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _command(commands, "init", "write a commented deploy.yaml, with its schema beside it", "init")
     parser.add_argument("folder", nargs="?", type=Path, default=Path(), help="where to write (default: here)")
-    parser.add_argument("--factory", default="", metavar="FILE.py:CALLABLE", help="what builds the nn.Module")
+    parser.add_argument("--factory", default="", metavar="FILE.py:CALLABLE", help="what builds the nn.Module (default: model.py:build)")
     parser.add_argument("--name", default="", help="the deployment's name (default: the folder's)")
     parser.add_argument(
         "--input",
@@ -139,6 +143,7 @@ def _build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser = _command(commands, "build", "build, prove and publish every target of a spec", "build")
     parser.add_argument("file", nargs="?", type=Path, default=Path("deploy.yaml"))
     parser.add_argument("--evidence", type=Path, action="append", default=[], help="measurements taken elsewhere")
+    parser.add_argument("--remeasure", action="store_true", help="take this machine's numbers anew, e.g. after a noisy run")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long (exit 4)")
     _places(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +17,8 @@ from dspec.compiler.summary import HEADINGS, row
 from dspec.spec.errors import DspecError
 from dspec.spec.records import GateVerdict
 from dspec.spec.render import render
+
+LEAST_COLUMN = 16  # characters: no column is folded further
 
 
 @contextmanager
@@ -85,13 +89,16 @@ def _show_verdict(target: str, found: GateVerdict) -> None:
 
 
 def _ending(result: BuildResult, seconds: float) -> str:
-    if not result.published:
-        what = f"withheld: {result.name} is not proved; what stands in bundles/ is untouched"
-        where = f"kept for a look: {_shown(result.place)}" if result.place.exists() else ""
+    lines = [f"{target.target}: evidence from {', '.join(target.joined)} counted" for target in result.targets if target.joined]
+    if result.published:
+        lines.append(f"published: {result.place}" if result.changed else f"unchanged: {result.place} is current")
     else:
-        what = f"published: {result.place}" if result.changed else f"unchanged: {result.place} is current"
-        where = "" if any(target.fresh for target in result.targets) else "every stage answered from the store"
-    return "\n" + "\n".join(line for line in (what, where, f"{seconds:.1f} s") if line)
+        lines.append(f"withheld: {result.name} is not proved; what stands in bundles/ is untouched")
+        lines += [f"kept for a look: {_shown(result.place)}"] if result.kept else []
+    if not any(target.fresh for target in result.targets):
+        hint = "" if result.published else " (--remeasure takes the numbers anew)"
+        lines.append(f"every stage answered from the store{hint}")
+    return "\n" + "\n".join((*lines, f"{seconds:.1f} s"))
 
 
 def _shown(path: Path) -> str:
@@ -100,14 +107,37 @@ def _shown(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A plain table: columns as wide as their widest cell; a cell may have several lines."""
-    cells = [[cell.split("\n") for cell in line] for line in (headings, *rows)]
-    widths = [max(len(part) for line in cells for part in line[column]) for column in range(len(headings))]
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0) -> str:
+    """A plain table, cells with several lines allowed; where it is wider than `width`, the longest cells are folded."""
+    texts = [[cell.split("\n") for cell in line] for line in (headings, *rows)]
+    limits = _limits(_widths(texts), width or shutil.get_terminal_size((120, 24)).columns)
+    cells = [[_folded(cell, limit) for cell, limit in zip(line, limits, strict=True)] for line in texts]
+    widths = _widths(cells)
     lines = []
     for line in cells:
         for number in range(max(map(len, line))):
             parts = (cell[number] if number < len(cell) else "" for cell in line)
-            lines.append("  ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip())
-    lines.insert(1, "  ".join("─" * width for width in widths))
+            lines.append("  ".join(part.ljust(size) for part, size in zip(parts, widths, strict=True)).rstrip())
+    lines.insert(max(map(len, cells[0])), "  ".join("─" * size for size in widths))
     return "\n".join(lines)
+
+
+def _widths(cells: Sequence[Sequence[Sequence[str]]]) -> list[int]:
+    return [max(len(part) for line in cells for part in line[column]) for column in range(len(cells[0]))]
+
+
+def _limits(widths: list[int], width: int) -> list[int]:
+    """The widths of the columns, the widest ones cut until all fit."""
+    limits = list(widths)
+    while sum(limits) + 2 * (len(limits) - 1) > width and max(limits) > LEAST_COLUMN:
+        limits[limits.index(max(limits))] -= 1
+    return limits
+
+
+def _folded(cell: Sequence[str], limit: int) -> list[str]:
+    """The cell's lines, those beyond the limit broken between words and set in by two more."""
+    folded: list[str] = []
+    for line in cell:
+        indent = " " * (len(line) - len(line.lstrip()))
+        folded += textwrap.wrap(line.strip(), limit, initial_indent=indent, subsequent_indent=f"{indent}  ") or [""]
+    return folded

@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from dspec.compiler.fitness import why_not
-from dspec.spec.errors import GateError, SpecError
+from dspec.spec.errors import SpecError
+from dspec.spec.files import read_bounded
 from dspec.spec.models import GATES, Spec, Target
 from dspec.spec.records import Evidence, GateVerdict, Machine, Manifest, Measurement, Skew, Spread
 
@@ -63,9 +64,7 @@ def nothing_measured(manifest: Manifest, machine: Machine, reason: str, skew: Sk
 def read_measurement(path: Path) -> Measurement:
     """A measurement file that `dspec measure -o` wrote. Raises SpecError E0702 when it is none."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ValueError(f"larger than {MAX_BYTES} bytes")
-        return Measurement.model_validate_json(path.read_bytes())
+        return Measurement.model_validate_json(read_bounded(path, MAX_BYTES))
     except (OSError, ValueError, ValidationError) as error:
         raise SpecError.of(
             "E0702",
@@ -84,14 +83,14 @@ def counted(
 ) -> tuple[Measurement, ...]:
     """This machine's numbers, and those taken elsewhere that are about this artifact and fit the target's hardware.
 
-    What golden vectors prove depends on how the whole reference varies, so theirs is filled in. Raises GateError E0701
+    What golden vectors prove depends on how the whole reference varies, so theirs is filled in. Raises SpecError E0701
     for numbers of another bundle, E0708 for those of a machine that the target does not mean.
     """
     about = [found for found in others if found.target == manifest.target]
     for found in about:
         _check_subject(found, manifest)
         if reason := why_not(found.machine, target, folder):
-            raise GateError.of(
+            raise SpecError.of(
                 "E0708",
                 f"the evidence given for target {manifest.target} was taken on another kind of machine: {reason}",
                 hint="measure on a machine that the target's hardware and resources describe",
@@ -102,7 +101,7 @@ def counted(
 def _check_subject(found: Measurement, manifest: Manifest) -> None:
     assert manifest.digests
     if (found.artifact, found.reference) != (manifest.digests.artifact, manifest.reference.source):
-        raise GateError.of(
+        raise SpecError.of(
             "E0701",
             f"the evidence given for target {manifest.target} is about another bundle",
             expected=f"artifact {manifest.digests.artifact[:12]}, reference {manifest.reference.source[:12]}",

@@ -14,12 +14,16 @@ EXIT_ORDER = (2, 3, 1, 4, 5)  # what a build with several troubles answers: the 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TargetResult:
-    """One target: its bundle, numbers and verdicts, or the error that stopped it. `fresh`: something ran for it now."""
+    """One target: its bundle, numbers and verdicts, or the error that stopped it.
+
+    `joined` names the machines whose evidence counted; `fresh`: something ran for it now.
+    """
 
     target: str
     optional: bool
     manifest: Manifest | None = None
     measurement: Measurement | None = None
+    joined: tuple[str, ...] = ()
     verdicts: tuple[GateVerdict, ...] = ()
     error: DspecError | None = None
     warnings: tuple[Diagnostic, ...] = ()
@@ -39,12 +43,13 @@ class TargetResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildResult:
-    """Every target's fate, and where the whole publication lies."""
+    """Every target's fate, and where the whole publication lies; `kept`: withheld, and put aside for a look."""
 
     name: str
     targets: tuple[TargetResult, ...]
     published: bool
     changed: bool
+    kept: bool
     place: Path
     warnings: tuple[Diagnostic, ...] = ()
 

@@ -18,12 +18,12 @@ README = """# {name} / {target}
 
 A bundle of dspec: `{runtime}` with engine `{engine}` ({variant}) for `{hardware}`, version {version}.
 
-    python -m venv env && env/bin/pip install --no-deps -r requirements.txt
-    env/bin/python -B -m dspec_bundle selftest              # replays the golden vectors on this machine
-    env/bin/python -B -m dspec_bundle run {example}
+    python3 -m venv ../env && ../env/bin/pip install --no-deps -r requirements.txt
+    ../env/bin/python -B -m dspec_bundle selftest              # replays the golden vectors on this machine
+    ../env/bin/python -B -m dspec_bundle run {example}
 
-requirements.txt is complete: the bundle was proved with just these packages (`--no-deps`).
-`-B` keeps Python from writing into the bundle, whose every file is listed.
+The environment lies outside this folder, whose every file is listed. requirements.txt is complete: the bundle was proved with just these packages (`--no-deps`).
+`-B` keeps Python from writing into the bundle.
 A request is one item with the fields {fields}; the answer has {answers}.
 `bundle.json` lists every file with its sha256; `dspec verify` checks them and replays `golden/`.
 `model/graph.txt` is the graph as text, `pipeline/pipeline.json` the steps around it.

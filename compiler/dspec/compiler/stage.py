@@ -79,14 +79,14 @@ def own_sources() -> str:
     return digest([[path.name, sha256_of(path)] for path in files])
 
 
-def run_stage(store: Store, stage: Stage, report: Report) -> Outcome:
-    """The stage's outcome, from the store where a record still holds.
+def run_stage(store: Store, stage: Stage, report: Report, *, anew: bool = False) -> Outcome:
+    """The stage's outcome, from the store where a record still holds; with `anew`, run in any case.
 
     Raises whatever DspecError the stage raised, MachineError E0601 when its process died, and DamagedBlobError when an
     input is not what the store promised (it is dropped then).
     """
     key = stage.key()
-    for record in store.records(stage.name, key):
+    for record in () if anew else store.records(stage.name, key):
         if _still_holds(record["discovered"], stage.folder) and _blobs_exist(store, record):
             return _outcome(record, hit=True)
     record = _run_child(store, stage, report)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from dspec.compiler.results import BuildResult, TargetResult
-from dspec.spec.models import Gate
 from dspec.spec.records import GateVerdict
 
 HEADINGS = (
@@ -15,7 +14,6 @@ HEADINGS = (
     "outside model",
     "size",
     "verdict",
-    "bundle",
 )
 
 
@@ -23,7 +21,7 @@ def row(target: TargetResult) -> tuple[str, ...]:
     """One target as the cells of HEADINGS."""
     if target.manifest is None or target.manifest.digests is None:
         code = target.error.diagnostics[0].code if target.error else ""
-        return (target.target, "", "", "", "", f"NOT BUILT {code}", "")
+        return (target.target, "", "", "", "", f"STOPPED {code}")
     gates = {found.gate: found for found in target.verdicts}
     return (
         target.target,
@@ -32,7 +30,6 @@ def row(target: TargetResult) -> tuple[str, ...]:
         _outside(target),
         f"{sum(file.size for file in target.manifest.files) / 1e6:.1f} MB",
         _verdict(target),
-        target.manifest.digests.bundle[:12],
     )
 
 
@@ -56,18 +53,15 @@ def _outside(target: TargetResult) -> str:
 
 
 def _verdict(target: TargetResult) -> str:
-    """The worst first, then every gate in a word."""
-    unproved = [found for found in target.verdicts if found.verdict not in ("pass", "not asked")]
-    head = "PROVED" if target.proved else "NOT PROVED"
-    words = [f"{found.gate} {found.verdict}{' (waived)' if found.waived_by else ''}" for found in unproved]
-    passed = sum(found.verdict == "pass" for found in target.verdicts)
-    not_asked = [_short(found.gate) for found in target.verdicts if found.verdict == "not asked"]
-    words += [f"{passed} pass"] + ([f"not asked: {', '.join(not_asked)}"] if not_asked else [])
-    return "\n".join((head, *words))
-
-
-def _short(gate: Gate) -> str:
-    return gate.replace("_", " ")
+    """PROVED or not, then every gate that did not simply pass, and how many did."""
+    words = [
+        f"{found.gate.replace('_', ' ')} {found.verdict}{' (waived)' if found.waived_by else ''}"
+        for found in target.verdicts
+        if found.verdict not in ("pass", "not asked")
+    ]
+    counts = {verdict: sum(found.verdict == verdict for found in target.verdicts) for verdict in ("pass", "not asked")}
+    words += [f"{count} {verdict}" for verdict, count in counts.items() if count]
+    return "\n".join(("PROVED" if target.proved else "NOT PROVED", *words))
 
 
 def build_json(result: BuildResult) -> dict[str, Any]:
@@ -76,6 +70,7 @@ def build_json(result: BuildResult) -> dict[str, Any]:
         "name": result.name,
         "published": result.published,
         "changed": result.changed,
+        "kept": result.kept,
         "place": str(result.place),
         "exit_code": result.exit_code,
         "warnings": [warning.to_json() for warning in result.warnings],
@@ -90,6 +85,7 @@ def _target_json(target: TargetResult) -> dict[str, Any]:
         "proved": target.proved,
         "optional": target.optional,
         "exit_code": target.exit_code,
+        "evidence_from": list(target.joined),
         "digests": digests.model_dump() if digests else None,
         "verdicts": [found.model_dump(mode="json") for found in target.verdicts],
         "errors": [found.to_json() for found in target.error.diagnostics] if target.error else [],

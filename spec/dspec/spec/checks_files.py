@@ -7,11 +7,13 @@ from pathlib import Path
 
 from dspec.spec.context import Context
 from dspec.spec.errors import Diagnostic, DspecError
-from dspec.spec.files import KEY_OF, inside, locate
+from dspec.spec.files import KEY_OF, inside, locate, matching
 from dspec.spec.models import Source
 from dspec.spec.nearest import did_you_mean, listed
 from dspec.spec.nodes import KeyPath
 from dspec.spec.pysource import bound_names
+
+MAX_PATTERNS = 100  # each walks the folder
 
 
 def _told(context: Context, path: KeyPath, act: Callable[[], object]) -> Iterator[Diagnostic]:
@@ -41,7 +43,12 @@ def model_files(context: Context) -> Iterator[Diagnostic]:
 
 
 def sources(context: Context) -> Iterator[Diagnostic]:
-    for number, pattern in enumerate(context.spec.model.code.sources):
+    patterns = context.spec.model.code.sources
+    if len(patterns) > MAX_PATTERNS:
+        yield context.found("E0902", ("model", "code", "sources"), f"{len(patterns)} patterns of sources",
+                            expected=f"at most {MAX_PATTERNS}", hint="use `*` and `**`: `src/**/*.py`")  # fmt: skip
+        return
+    for number, pattern in enumerate(patterns):
         yield from _told(context, ("model", "code", "sources", number), lambda p=pattern: _globbed(p, context.folder))  # type: ignore[misc]
 
 
@@ -50,11 +57,11 @@ def _globbed(pattern: str, folder: Path) -> None:
         inside(pattern, folder)
         return
     inside(pattern, folder, exists=False)
-    matched = [path for path in folder.glob(pattern) if path.is_file()]
+    matched = matching(pattern, folder)
     if not matched:
         inside(pattern, folder)
     for path in matched:
-        inside(path.relative_to(folder).as_posix(), folder)
+        inside(path, folder)
 
 
 def factory(context: Context) -> Iterator[Diagnostic]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from fnmatch import fnmatchcase
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
@@ -15,10 +16,27 @@ from dspec.spec.nearest import nearest
 KEY_OF = {"E0332": "sha256", "E0334": "package", "E0335": "package", "E0336": "package"}
 
 
+MAX_PATH = 1024  # characters; systems end at 4096 bytes for all, folders above the spec's included
+
+
 def sha256_of(path: Path) -> str:
     """The sha256 of a file's bytes, in small hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """A file that may come from anywhere: OSError, or ValueError where it is longer than `limit` bytes or no file.
+
+    A pipe or a device would have no end, and a size of 0 says nothing about either.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no file")
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise ValueError(f"larger than {limit} bytes")
+        return file.read(size)
 
 
 def locate(source: Source, folder: Path, *, verify: bool = True) -> Path:
@@ -45,7 +63,11 @@ def locate(source: Source, folder: Path, *, verify: bool = True) -> Path:
 
 
 def _verify(path: Path, source: Source) -> None:
-    found = sha256_of(path)
+    try:
+        found = sha256_of(path)
+    except OSError as error:
+        raise SpecError.of("E0331", f"`{source.path}` can't be read: {error.strerror}", expected="a file that can be read",
+                           hint="give yourself the right to read it") from error  # fmt: skip
     if found != source.sha256:
         raise SpecError.of(
             "E0332", f"the bytes of `{source.path}` are not those that the spec pins", expected=f"sha256 {source.sha256}",
@@ -60,6 +82,9 @@ def inside(written: str, folder: Path, *, exists: bool = True) -> Path:
         SpecError: it is absolute, leads out of the folder (a link counts), or is not there.
     """
     root = folder.resolve()
+    if len(written) > MAX_PATH:
+        raise SpecError.of("E0331", f"there is no file `{written[:40]}…`: the path has {len(written)} characters",
+                           expected=f"a path of at most {MAX_PATH} characters", hint="correct the path")  # fmt: skip
     pure = PurePosixPath(written)
     if pure.is_absolute() or "\\" in written or (len(written) > 1 and written[1] == ":"):
         raise _outside(written, "it is absolute" if "\\" not in written else "it has backslashes")
@@ -68,13 +93,60 @@ def inside(written: str, folder: Path, *, exists: bool = True) -> Path:
     path = root / pure
     try:
         resolved = path.resolve()
-    except (OSError, RuntimeError, ValueError) as error:
+        there = resolved.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # a name too long, links in a circle, NUL
         raise _missing(written, root) from error
     if not resolved.is_relative_to(root):
         raise _outside(written, "a link leads out of it")
-    if exists and not resolved.is_file():
+    if exists and not there:
         raise _missing(written, root)
     return path
+
+
+def matching(pattern: str, root: Path, visits: int = 20_000) -> list[str]:
+    """Files below `root` that a pattern with `*`, `?`, `[…]` and `**` names, as Path.glob does, within bounded work.
+
+    Folders that are links are entered only where the pattern names them: ten links to the folder itself would otherwise
+    make `*/*/*/*` go on without end.
+    """
+    parts = PurePosixPath(pattern).parts
+    found: set[str] = set()
+    seen: set[tuple[Path, int]] = set()
+    left = [(root, 0)]
+    while left and len(seen) < visits:
+        here = left.pop()
+        if here not in seen:
+            seen.add(here)
+            left += _steps(*here, parts, root, found)
+    return sorted(found)
+
+
+def _steps(folder: Path, at: int, parts: tuple[str, ...], root: Path, found: set[str]) -> list[tuple[Path, int]]:
+    """Where matching goes on from a folder for part `at`; files that match the last part go to `found`."""
+    part, last = parts[at], at == len(parts) - 1
+    if not any(mark in part for mark in "*?[") and not last:
+        below = folder / part
+        return [(below, at + 1)] if below.is_dir() else []
+    onward = [(folder, at + 1)] if part == "**" and not last else []
+    for entry in _entries(folder):
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if part == "**":
+            onward += [(folder / entry.name, at)] if is_folder else []
+        elif not fnmatchcase(entry.name, part):
+            continue
+        elif last and entry.is_file():
+            found.add((folder / entry.name).relative_to(root).as_posix())
+        elif not last and is_folder:
+            onward.append((folder / entry.name, at + 1))
+    return onward
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return []
 
 
 def _outside(written: str, why: str) -> DspecError:
@@ -85,9 +157,10 @@ def _outside(written: str, why: str) -> DspecError:
 
 
 def _missing(written: str, root: Path) -> DspecError:
-    near = nearest(written, _files(root))
+    files = _files(root)
+    near = nearest(written, files)
     if not near:
-        near = next((file for file in _files(root) if file.endswith("/" + PurePosixPath(written).name)), "")
+        near = next((file for file in files if file.endswith("/" + PurePosixPath(written).name)), "")
     return SpecError.of(
         "E0331", f"there is no file `{written}`", expected="a file of the spec's folder",
         hint=f"did you mean `{near}`?" if near else "create it, or correct the path (it is relative to the spec file)",

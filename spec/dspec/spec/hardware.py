@@ -10,12 +10,13 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from dspec.spec.errors import SpecError
+from dspec.spec.files import read_bounded
 from dspec.spec.models import Frozen, Text
 from dspec.spec.nearest import did_you_mean, listed
 from dspec.spec.nodes import plain
 from dspec.spec.sources import SourceMap
 from dspec.spec.structure import explain_errors
-from dspec.spec.yamltext import parse
+from dspec.spec.yamltext import MAX_BYTES, parse
 
 FOLDER = "hardware"  # beside the spec: hardware/<name>.yaml adds a profile
 HOST = "host"
@@ -104,12 +105,21 @@ def profile(name: str, folder: Path) -> Profile:
                        hint=did_you_mean(name, every, f"choose one, or add a file to `{FOLDER}/` beside the spec"))  # fmt: skip
 
 
+def _bytes(path: Path) -> bytes:
+    try:
+        return read_bounded(path, MAX_BYTES)
+    except (OSError, ValueError) as error:
+        raise SpecError.of("E0101", f"can't read the profile: {error}", file=str(path),
+                           expected=f"a YAML file of at most {MAX_BYTES} bytes",
+                           hint="write os and arch into it, and what else matters") from error  # fmt: skip
+
+
 def _read(path: Path, folder: Path) -> Profile:
     file = str(path)
     if not path.resolve().is_relative_to(folder.resolve()):
         raise SpecError.of("E0330", f"`{FOLDER}/{path.name}` leads out of the spec's folder", file=file,
                            expected="a file inside it", hint="copy the file")  # fmt: skip
-    text, root = parse(path.read_bytes(), file)
+    text, root = parse(_bytes(path), file)
     try:
         found = ProfileFile.model_validate_json(json.dumps(plain(root)))
     except ValidationError as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dspec.spec.sources import SourceMap
 from dspec.spec.written import plain_options
 from dspec.spec.yamltext import MAX_BYTES, in_order, read
 
+MAX_FINDINGS = 200
 MACHINE_CODES = frozenset(("E0336",))  # nothing is wrong with the spec; this machine lacks something
 
 
@@ -63,8 +65,9 @@ def load(path: Path, catalogue: Catalogue, *, today: datetime.date | None = None
         folder=path.parent,
         today=today or datetime.date.today(),
     )
-    later = [*drafted.problems, *pipes.problems, *checks.run(context)]
+    later = [*drafted.problems, *pipes.problems, *islice(checks.run(context), MAX_FINDINGS + 1)]
     found = in_order([*parsed.faults, *(one for one in later if (one.line, one.col) not in parsed.guessed)])
+    found = _told(found)
     _refuse(found)
     spec = _finished(drafted.spec, pipes, sources, catalogue)
     return Loaded(spec=spec, path=path, folder=path.parent, sources=sources, warnings=tuple(found))
@@ -78,6 +81,16 @@ def _read(path: Path) -> bytes:
         reason = error.strerror or str(error)
         raise SpecError.of("E0101", f"can't read the spec: {reason}", file=str(path), expected="a deploy.yaml",
                            hint="name the file, or write one with `dspec init`") from error  # fmt: skip
+
+
+def _told(found: list[Diagnostic]) -> list[Diagnostic]:
+    """What people can read: beyond MAX_FINDINGS, errors come first and the rest is counted."""
+    if len(found) <= MAX_FINDINGS:
+        return found
+    first = sorted(found, key=lambda one: one.severity != "error")[:MAX_FINDINGS]
+    last = replace(first[-1], code="E0901", message=f"more than {MAX_FINDINGS} findings: the rest is not shown",
+                   expected="", hint="correct these, then check again", notes=())  # fmt: skip
+    return [*in_order(first), last]
 
 
 def _refuse(found: list[Diagnostic]) -> None:

@@ -58,7 +58,10 @@ def parse_size(value: object) -> object:
     found = _SIZE.match(value)
     if not found or found[2] not in _UNITS:
         raise ValueError(f"a size such as 512MiB or 2GiB (units {', '.join(u for u in _UNITS if u)})")
-    return int(float(found[1]) * _UNITS[found[2]])
+    size = float(found[1]) * _UNITS[found[2]]
+    if size >= 2**63:
+        raise ValueError("a size below 8 EiB")
+    return int(size)
 
 
 def parse_date(value: object) -> object:
@@ -220,7 +223,7 @@ class Slo(Frozen):
 class Load(Frozen):
     """Open-loop load: Poisson arrivals that do not wait for answers."""
 
-    rate_rps: Positive | None = Field(None, description="absent: half of the throughput measured just before")
+    rate_rps: Positive | None = Field(None, description="absent: 100, or half of the throughput where that is less")
     duration_s: Positive = 10
     max_duration_s: Positive = 60
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MANY = 256  # choices; comparing a name with each of thousands takes longer than the hint is worth
+
 
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
     """The likeliest of `names`, or '' where none is near."""
     choices = sorted(set(names))
+    if len(choices) > MANY:
+        choices = [choice for choice in choices if choice[:1].lower() == name[:1].lower()][:MANY]
     lowered = {choice.lower().replace("-", "_"): choice for choice in reversed(choices)}
     found = difflib.get_close_matches(name.lower().replace("-", "_"), lowered, n=1, cutoff=cutoff)
     return lowered[found[0]] if found else ""

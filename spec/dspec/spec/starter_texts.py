@@ -56,6 +56,6 @@ targets:                                 # id → one bundle
 
 # Limits. A gate without a limit is not asked, and `dspec plan` says so.
 # slo: {{latency_ms: {{p95: 50}}, min_throughput_rps: 20, cold_start_s: 30}}
-# load: {{rate_rps: 20, duration_s: 20, max_duration_s: 60}}
+# load: {{rate_rps: 20, duration_s: 25, max_duration_s: 60}}
 # tolerance: {{default: {{atol: 1e-4, rtol: 1e-3}}}}
 """

@@ -20,6 +20,7 @@ from dspec.spec.treebuilder import RejectedError, TreeBuilder, variable
 
 MAX_BYTES = 256 * 1024  # ruamel's scanner needs about 2 s for a megabyte; the limit keeps `check` below one
 MAX_TAG = 256
+MAX_FAULTS = 200
 
 _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufeff\ufffe\uffff\ud800-\udfff]")
 _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")  # ruamel counts them as line breaks, YAML 1.2 does not
@@ -52,6 +53,7 @@ def read(data: bytes, file: str) -> Parsed:
         _precheck(text)
         for event in _events(text.text):
             builder.add(event)
+            _refuse_many(builder)
         root = builder.finish()
     except RejectedError as rejected:
         builder.faults.append(rejected)
@@ -61,6 +63,13 @@ def read(data: bytes, file: str) -> Parsed:
     places = (text.span(start, start) for start in builder.guessed)
     guessed = frozenset((place.line, place.col) for place in places)
     return Parsed(text=text, root=root, faults=tuple(faults), guessed=guessed)
+
+
+def _refuse_many(builder: TreeBuilder) -> None:
+    if len(builder.faults) > MAX_FAULTS:
+        last = builder.faults[-1]
+        raise RejectedError("E0901", f"more than {MAX_FAULTS} faults: the rest of the file is not read", last.start,
+                            last.end, "a file with fewer faults", "correct these, then check again")  # fmt: skip
 
 
 def parse(data: bytes, file: str) -> tuple[Text, Mapping]:

@@ -166,7 +166,7 @@ def test_evidence_of_another_bundle_is_refused(project: Project) -> None:
     assert project.dspec("build", "--evidence", "numbers.json").code == 0
     project.edit("config: {width: 32}", "config: {width: 33}")
     done = project.dspec("build", "--evidence", "numbers.json")
-    assert done.code == 1
+    assert done.code == 2
     assert "E0701" in done.out
 
 
@@ -196,3 +196,121 @@ def test_answers_made_elsewhere_are_judged(built: Project, tmp_path: Path) -> No
     done = built.dspec("verify", "bundles/tiny/fleet", "--answers", str(file))
     assert done.code == 1
     assert "1 of 3 golden vectors are outside tolerance" in done.err
+
+
+def test_a_file_that_only_native_code_reads_is_part_of_the_cache(project: Project) -> None:
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    def write(scale: float) -> None:
+        save_file({"scale": np.full(1, scale, np.float32)}, project.folder / "scale.safetensors")
+
+    write(1.0)
+    project.edit_file("model.py", "def build(width):", "def build(width):\n    from safetensors.torch import load_file")
+    project.edit_file(
+        "model.py",
+        "return Net(width)",
+        "net = Net(width)\n    net.scale = load_file('scale.safetensors')['scale'].item()\n    return net",
+    )
+    project.edit_file("model.py", "self.layers(x),", "self.layers(x) * self.scale,")
+    project.edit("config: {width: 32}", "config: {width: 32}\n  files: [scale.safetensors]")
+    done = project.dspec("build")
+    assert done.code == 0, done.out + done.err
+    first = _digests(project)["artifact"]
+    write(2.0)
+    assert project.dspec("build").code == 0
+    assert _digests(project)["artifact"] != first
+
+
+def test_a_file_outside_the_folder_is_refused(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "outside.txt").write_text("1.0")
+    line = f"def build(width):\n    float(open({str(tmp_path / 'outside.txt')!r}).read())"
+    project.edit_file("model.py", "def build(width):", line)
+    done = project.dspec("build")
+    assert done.code == 2, done.out + done.err
+    assert "E0407" in done.err
+    assert "outside.txt was read; it is neither in the spec's folder nor part of an installed package" in done.err
+
+
+def test_numbers_of_another_kind_of_machine_do_not_count(project: Project) -> None:
+    project.edit("hardware: host}", "hardware: linux-arm64}")
+    assert project.dspec("build").code == 5
+    done = project.dspec("measure", ".dspec/withheld/tiny/fleet", "-o", "numbers.json")
+    assert done.code == 0, done.err
+    done = project.dspec("build", "--evidence", "numbers.json")
+    assert done.code == 2
+    assert "E0708" in done.out
+    assert "linux-arm64 is arm64" in done.out
+
+
+def test_a_failure_measured_elsewhere_counts(project: Project) -> None:
+    assert project.dspec("measure", "bundles/tiny/fleet", "-o", "numbers.json").code == 0
+    numbers = json.loads((project.folder / "numbers.json").read_text())
+    for case in numbers["parity"]["cases"]:
+        case["outputs"]["scores"]["broken"] = "NaN at (0, 0)"
+    (project.folder / "numbers.json").write_text(json.dumps(numbers))
+    done = project.dspec("build", "--evidence", "numbers.json")
+    assert done.code == 1, done.out
+    assert "the golden vectors alone" in done.out
+
+
+def test_private_fixtures_stay_at_home_and_verify_says_it_proved_nothing(project: Project) -> None:
+    project.edit("golden: 3", "private: true")
+    assert project.dspec("build").code == 0
+    first = json.loads((project.folder / "fixtures.jsonl").read_text().splitlines()[0])
+    written = [path.read_bytes() for path in (project.published / "fleet").rglob("*") if path.is_file()]
+    assert not any(str(first["x"][0]).encode() in content for content in written)
+    done = project.dspec("verify", "bundles/tiny/fleet")
+    assert done.code == 5
+    assert "E0716" in done.err
+    assert project.dspec("verify", "bundles/tiny/fleet", "--digests").code == 0
+
+
+def test_a_step_that_writes_into_the_bundle_publishes_nothing(project: Project) -> None:
+    (project.folder / "step.py").write_text("def keep(x):\n    open('cache.txt', 'w').write('x')\n    return x\n")
+    project.add("request: {raw: {type: tensor, dtype: float32, shape: [4]}}")
+    project.add("preprocess: [{id: keep, python: step.py:keep, in: raw, out: x}]")
+    project.edit_file("fixtures.jsonl", '"x"', '"raw"')
+    done = project.dspec("build")
+    assert done.code == 1, done.out + done.err
+    assert "cache.txt: not listed" in done.out
+
+
+def test_run_answers_with_the_bundle_named_and_no_other(built: Project, tmp_path: Path) -> None:
+    (tmp_path / "dspec_bundle").mkdir()
+    (tmp_path / "dspec_bundle" / "__main__.py").write_text("print('another bundle')")
+    request = tmp_path / "request.json"
+    request.write_text('{"x": [1, 2, 3, 4]}')
+    command = [
+        sys.executable,
+        "-m",
+        "dspec.compiler.cli",
+        "run",
+        str(built.published / "fleet"),
+        "--input",
+        str(request),
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert set(json.loads(done.stdout)) == {"scores", "top"}
+
+
+def test_a_folder_with_other_files_is_not_replaced(project: Project) -> None:
+    (project.folder / "keep" / "tiny").mkdir(parents=True)
+    (project.folder / "keep" / "tiny" / "notes.txt").write_text("mine")
+    done = project.dspec("build", "--bundles", "keep")
+    assert done.code == 2
+    assert "E0706" in done.err
+    assert (project.folder / "keep" / "tiny" / "notes.txt").read_text() == "mine"
+    (project.folder / "other").mkdir()
+    (project.folder / "other" / "work").mkdir()
+    assert "E0608" in project.dspec("build", "--store", "other").err
+    assert (project.folder / "other" / "work").is_dir()
+
+
+def test_a_wrong_option_is_told_at_its_line_before_anything_runs(project: Project) -> None:
+    project.edit("hardware: host}", "hardware: host, options: {opset: 5}}")
+    start = time.perf_counter()
+    done = project.dspec("build")
+    assert done.code == 2, done.out + done.err
+    assert time.perf_counter() - start < 10
+    assert "deploy.yaml:15:" in done.err

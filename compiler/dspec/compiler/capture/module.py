@@ -119,13 +119,14 @@ def check_filled(module: nn.Module, spec_file: str) -> None:
 
 @contextlib.contextmanager
 def quiet_machine() -> Iterator[None]:
-    """One thread, no fused attention path: the reference is the plain arithmetic. Everything is put back."""
+    """One thread, no fused attention path, no kernel of torch.compile: plain arithmetic. Everything is put back."""
     threads, fused = torch.get_num_threads(), torch.backends.mha.get_fastpath_enabled()
     default = torch.get_default_dtype()  # user code may set another
     torch.set_num_threads(1)
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        yield
+        with torch.compiler.set_stance("force_eager"):
+            yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
         torch.set_num_threads(threads)

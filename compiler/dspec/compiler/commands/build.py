@@ -41,7 +41,8 @@ def _build(options: argparse.Namespace) -> BuildResult:
     others = [read_measurement(path) for path in options.evidence]
     loaded = load(options.file, catalogue())
     with progress() as report:
-        return build(loaded, Store(root=options.store.resolve()), options.bundles, others, report)
+        store = Store(root=options.store.resolve())
+        return build(loaded, store, options.bundles, report, others=others, remeasure=options.remeasure)
 
 
 def _within(seconds: float | None, work: Callable[[], BuildResult]) -> BuildResult:

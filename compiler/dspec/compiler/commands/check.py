@@ -29,9 +29,13 @@ def run(options: argparse.Namespace) -> int:
     if options.format == "text":
         errors = sum(one.severity == "error" for one in found)
         print(
-            f"{len(paths)} {'file' if len(paths) == 1 else 'files'} checked: {errors} errors, {len(found) - errors} warnings"
+            f"{_count(len(paths), 'file')} checked: {_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}"
         )
     return 2 if 2 in codes else max(codes)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _check(path: Path) -> tuple[Sequence[Diagnostic], int]:

@@ -111,11 +111,19 @@ def _least(name: str, policy: Policy, frontier: list[dict[str, Any]]) -> str:
     if point is None:
         return f"{name}: no element differs"
     least = least_scale(frontier, atol, rtol)
-    beside = "no rtol would do (a reference of 0 differs)" if math.isinf(least.rtol) else f"rtol {least.rtol:.3g}"
+    beside = "no rtol would do (a reference of 0 differs)" if math.isinf(least.rtol) else f"rtol {_raised(least.rtol)}"
     return (
         f"{name}: worst element {_place(point)} is {share:.3g} times what is allowed; the least tolerance that would have "
-        f"passed: atol {least.atol:.3g} at rtol {rtol:g}, or {beside} at atol {atol:g}"
+        f"passed: atol {_raised(least.atol)} at rtol {rtol:g}, or {beside} at atol {atol:g}"
     )
+
+
+def _raised(value: float) -> str:
+    """Three significant digits, rounded up: written into the spec, they pass."""
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(value))
+    return f"{math.ceil(value * 10**digits * (1 - 1e-12)) / 10**digits:.3g}"
 
 
 def _noise(name: str, spread: Spread | None) -> str:

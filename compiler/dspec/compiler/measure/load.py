@@ -19,6 +19,7 @@ SEED = 20260101
 WARMUP = 20
 WINDOWS, WINDOW_S = 5, 1.0
 IN_FLIGHT = 4
+MODEST_RPS = 100.0  # the rate where the spec states none, unless the bundle saturates at less than twice that
 REFUSED = "E0806"  # session.py: the bundle is there and would not answer this request
 WAITING = 64  # arrivals that may wait in the client; latency counts from the scheduled time all the same
 

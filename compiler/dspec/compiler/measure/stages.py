@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from dspec.compiler.measure import load as loads
@@ -60,7 +61,7 @@ def load(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repor
     with _session(manifest, bundle, _environment(places)) as session:
         warmup_ms = loads.warm_up(session, requests)
         throughput = loads.throughput(session, requests, report)
-        rate = request["rate_rps"] or sorted(throughput.windows_rps)[len(throughput.windows_rps) // 2] / 2
+        rate = request["rate_rps"] or min(loads.MODEST_RPS, median(throughput.windows_rps) / 2)
         latency = loads.latency(session, requests, rate, request["duration_s"], warmup_ms, report)
         peak = peak_memory(session.pid)
     return {

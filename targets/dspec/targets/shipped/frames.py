@@ -24,6 +24,7 @@ LENGTH = struct.Struct(">I")
 ENCODER = json.JSONEncoder(separators=(",", ":"))  # made once: json.dumps makes one per call
 MAX_HEADER = 64 << 20
 MAX_BUFFERS = 2 << 30
+CHUNK = 16 << 20  # memory is taken as bytes arrive, not as a header announces them
 
 
 class FrameError(ValueError):
@@ -68,11 +69,13 @@ def read(stream: BinaryIO) -> Any:
     buffers = [_buffer(stream, size) for size in sizes]
     try:
         return _unpack(body, buffers)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise FrameError(f"the body does not fit its buffers: {error}") from error
 
 
 def _check_sizes(header: int, sizes: list[int]) -> None:
+    if not isinstance(sizes, list) or any(type(size) is not int for size in sizes):
+        raise FrameError("the sizes of a frame's buffers are no list of whole numbers")
     if header > MAX_HEADER or any(size < 0 for size in sizes) or sum(sizes) > MAX_BUFFERS:
         raise FrameError(f"a frame of {header} + {sum(sizes)} bytes; at most {MAX_HEADER} + {MAX_BUFFERS}")
 
@@ -85,10 +88,13 @@ def _whole(data: bytes, size: int) -> bytes:
 
 def _buffer(stream: BinaryIO, size: int) -> bytearray:
     # A bytearray, so that arrays over it may be written to.
-    buffer = bytearray(size)
-    view, done = memoryview(buffer), 0
+    buffer = bytearray(min(size, CHUNK))
+    done = 0
     while done < size:
-        count = stream.readinto(view[done:])  # type: ignore[attr-defined]
+        if done == len(buffer):
+            buffer.extend(bytes(min(size - done, max(CHUNK, done))))
+        with memoryview(buffer) as view:
+            count = stream.readinto(view[done:])  # type: ignore[attr-defined]
         if not count:
             raise FrameError(f"the stream ended after {done} of {size} bytes")
         done += count

@@ -16,6 +16,7 @@ import io
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -26,10 +27,12 @@ import numpy as np
 from .arrays import NUMBERS, Array, dtype
 from .errors import GoldenError
 from .pipeline import to_json
+from .request import array_from_npy
 
 DOOR = "door."
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip archive can say: the same on any day
 FILE_MODE = 0o644 << 16
+MAX_BYTES = 1 << 30  # of one file, a trace's unpacked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,8 +76,11 @@ def write_golden(folder: Path, items: Iterable[Golden], policy: Mapping[str, Any
 def read_policy(folder: Path) -> Mapping[str, Any]:
     """The content of policy.json; GoldenError where it is absent or malformed."""
     policy: dict[str, Any] = _read_json(folder / "policy.json")
-    if not isinstance(policy.get("tolerance"), dict):
+    tolerance, spared = policy.get("tolerance"), policy.get("max_failing", 0)
+    if not isinstance(tolerance, dict) or not all(isinstance(rules, dict) for rules in tolerance.values()):
         raise GoldenError("golden/policy.json: no tolerance")
+    if type(spared) is not int or spared < 0:
+        raise GoldenError(f"golden/policy.json: max_failing is {spared!r}, not a count")
     return policy
 
 
@@ -93,11 +99,17 @@ def array_to_json(array: Array) -> dict[str, Any]:
 
 def array_from_json(packed: Mapping[str, Any]) -> Array:
     """The array of `array_to_json`; ValueError, KeyError or TypeError where it is malformed."""
-    kind, shape, data = dtype(packed["dtype"]), packed["shape"], packed["data"]
-    if math.prod(shape) != len(data):
+    name, shape, data = packed["dtype"], packed["shape"], packed["data"]
+    if not isinstance(name, str) or not isinstance(shape, list) or not isinstance(data, list):
+        raise TypeError("dtype is no text, or shape or data no list")
+    kind = dtype(name)
+    if any(type(size) is not int or size < 0 for size in shape) or math.prod(shape) != len(data):
         raise ValueError(f"{len(data)} numbers for shape {shape}")
     numbers: Any = [float(x) if isinstance(x, str) else x for x in data] if kind.kind == "f" else data
-    return np.array(numbers, kind).reshape(shape)
+    try:
+        return np.array(numbers, kind).reshape(shape)
+    except OverflowError as error:
+        raise ValueError(f"a number outside the range of {name}, or a size beyond all memory") from error
 
 
 def _write_item(folder: Path, item: Golden) -> None:
@@ -137,8 +149,10 @@ def _write_json(path: Path, value: Any) -> None:
 
 def _read_json(path: Path) -> Any:
     try:
+        if not path.is_file() or path.stat().st_size > MAX_BYTES:
+            raise ValueError(f"no file of at most {MAX_BYTES} bytes")
         value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise GoldenError(f"{_short(path)} can't be read: {error}") from error
     if not isinstance(value, dict):
         raise GoldenError(f"{_short(path)} is no JSON object")
@@ -148,9 +162,12 @@ def _read_json(path: Path) -> Any:
 def _read_item(golden: Path, entry: Any) -> Golden:
     try:
         folder = golden / str(entry["folder"])
-        if folder.parent != golden:
+        # A path, `..`, or a link.
+        if folder.parent != golden or folder.resolve().parent != golden.resolve():
             raise GoldenError(f"golden/index.json: folder {entry['folder']!r} lies elsewhere")
         answer = _read_json(folder / "answer.json")
+        if not isinstance(answer["response"], dict):
+            raise TypeError("the response is no object")
         arrays = _read_npz(folder / "trace.npz")
         outputs = {name: array_from_json(packed) for name, packed in answer["outputs"].items()}
         return Golden(
@@ -162,16 +179,22 @@ def _read_item(golden: Path, entry: Any) -> Golden:
             folder=folder,
             door={k.removeprefix(DOOR): a for k, a in arrays.items() if k.startswith(DOOR)},
         )
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, OSError, RuntimeError) as error:
         raise GoldenError(f"golden: a malformed fixture ({type(error).__name__}: {error})") from error
 
 
 def _read_npz(path: Path) -> dict[str, Array]:
+    """What `write_npz` wrote. np.load would unpack whatever an archive announces, and take memory for any shape."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
-        raise GoldenError(f"{_short(path)} can't be read: {error}") from error
+        if not path.is_file():
+            raise ValueError("no file")
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            if sum(entry.file_size for entry in entries) > MAX_BYTES:
+                raise ValueError(f"more than {MAX_BYTES} bytes once unpacked")
+            return {entry.filename.removesuffix(".npy"): array_from_npy(archive.read(entry)) for entry in entries}
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise GoldenError(f"{_short(path)} can't be read: {type(error).__name__}: {error}") from error
 
 
 def _traced(key: str, array: Array) -> tuple[str, str, Array]:

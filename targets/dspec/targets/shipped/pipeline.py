@@ -70,7 +70,7 @@ class Pipeline:
         path = folder / "pipeline.json"
         try:
             return cls(json.loads(path.read_text("utf-8")), folder)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise BundleError(f"{path.name}: {type(error).__name__}: {error}") from error
 
     def before(
@@ -187,11 +187,16 @@ def open_step(name: str, params: Mapping[str, Any], folder: Path) -> Callable[..
     """The function of a step with these parameters (JSON values; assets under `folder`)."""
     step = steps.load(name)
     assets = {field.name for field in dataclasses.fields(step) if field.metadata.get("asset")}
-    filled = {
-        key: str((folder / value).resolve()) if key in assets else _frozen(value) for key, value in params.items()
-    }
+    filled = {key: _asset(folder, value) if key in assets else _frozen(value) for key, value in params.items()}
     function: Callable[..., Any] = step(**filled).open()
     return function
+
+
+def _asset(folder: Path, name: str) -> str:
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise ValueError(f"the file {name} lies outside the pipeline's folder")
+    return str(path)
 
 
 def _frozen(value: Any) -> Any:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
 import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -95,13 +97,24 @@ class _Field:
         if self.folder is None:
             raise self.refuse(f"the file {name!r}", 'the content itself, as {"base64": …} or nested lists')
         root = self.folder.resolve()
-        found = (root / name).resolve()
+        try:
+            found = (root / name).resolve()
+            there = found.is_file()
+        except (OSError, RuntimeError, ValueError) as error:  # too long, links in a circle, no text for a file name
+            raise self.refuse(f"the file {name[:80]!r}, whose name can't be looked up", f"a file in {root}") from error
         if not found.is_relative_to(root):
             raise self.refuse(f"the file {name!r}, which lies outside the request's folder", "a path inside it")
-        if not found.is_file():
+        if not there:
             raise self.refuse(f"the file {name!r}, which is not there", f"a file in {root}")
         self.bounded(found.stat().st_size)
         return found
+
+    def content(self, name: Any) -> bytes:
+        path = self.path(name)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise self.refuse(f"the file {name!r}, which can't be read ({error.strerror})", "a file to read") from error
 
     def base64(self, text: Any) -> bytes:
         if not isinstance(text, str):
@@ -132,9 +145,9 @@ def _bytes(field: _Field, value: Any) -> bytes:
 
 def _read_bytes(field: _Field, value: Any) -> bytes:
     if isinstance(value, str):
-        return field.path(value).read_bytes()
+        return field.content(value)
     if isinstance(value, Mapping) and set(value) == {"file"}:
-        return field.path(value["file"]).read_bytes()
+        return field.content(value["file"])
     if isinstance(value, Mapping) and set(value) == {"base64"}:
         return _bytes(field, field.base64(value["base64"]))
     raise field.refuse(kind(value), 'a path, {"file": path} or {"base64": text}')
@@ -191,10 +204,10 @@ def _tensor(field: _Field, value: Any) -> Array:
 
 def _read_tensor(field: _Field, value: Any) -> Array:
     if isinstance(value, Mapping) and set(value) == {"npy"}:
-        path = field.path(value["npy"])
+        content = field.content(value["npy"])
         try:
-            loaded = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
+            loaded = array_from_npy(content)
+        except ValueError as error:
             raise field.refuse(
                 f"the file {value['npy']!r}, which is no .npy array ({error})", "a .npy array"
             ) from error
@@ -202,6 +215,29 @@ def _read_tensor(field: _Field, value: Any) -> Array:
     if isinstance(value, Mapping):
         raise field.refuse(kind(value), 'nested lists of numbers, or {"npy": path}')
     return _tensor(field, from_lists(value, field.dtype, field.refuse))
+
+
+def array_from_npy(content: bytes) -> Array:
+    """The array of a .npy file; ValueError where it is none of plain numbers, or announces other than it holds.
+
+    `np.load` would take memory for whatever shape the header names, before it looks for the data.
+    """
+    stream = io.BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, by_columns, kind = read(stream)
+    except KeyError as error:
+        raise ValueError(f"version {error} of the format") from error
+    except (EOFError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError, OverflowError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    left = content[stream.tell() :]
+    if kind.kind not in NUMBERS or any(size < 0 for size in shape) or math.prod(shape) * kind.itemsize != len(left):
+        raise ValueError(f"{len(left)} bytes for shape {shape} of {kind}")
+    try:
+        return np.frombuffer(left, kind).reshape(shape, order="F" if by_columns else "C").copy()
+    except OverflowError as error:
+        raise ValueError(f"shape {shape}") from error
 
 
 def _check_finite(field: _Field, array: Array) -> None:

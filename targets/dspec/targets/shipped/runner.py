@@ -43,7 +43,10 @@ class Bundle:
         self.manifest: Mapping[str, Any] = read_manifest(folder)
         interface = self.manifest["interface"]
         self.pipeline = Pipeline.load(folder / "pipeline")
-        self._door = Door(interface["inputs"], interface["dims"], interface["batch"])
+        try:
+            self._door = Door(interface["inputs"], interface["dims"], interface.get("batch"))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise BundleError(f"bundle.json: a malformed interface ({type(error).__name__}: {error})") from error
         self._outputs: Mapping[str, Any] = interface["outputs"]
         self._engine = open_engine(folder, self.manifest)
         versions = {"python": platform.python_version(), "numpy": np.__version__}
@@ -81,11 +84,17 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
     """The content of bundle.json. Raises BundleError where it is absent or no JSON object."""
     path = folder / "bundle.json"
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no file")
         manifest = json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise BundleError(f"no bundle.json in {folder}: run this from inside a bundle, or name one") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BundleError(f"bundle.json can't be read: {error}") from error
     if not isinstance(manifest, dict):
         raise BundleError("bundle.json is no JSON object")
+    interface = manifest.get("interface")
+    parts = [interface.get(part) for part in ("inputs", "outputs", "dims")] if isinstance(interface, dict) else [None]
+    if not all(isinstance(part, dict) for part in parts) or "engine" not in manifest:
+        raise BundleError("bundle.json: no engine, or an interface without inputs, outputs and dims")
     return manifest
