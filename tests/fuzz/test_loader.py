@@ -155,6 +155,7 @@ BOMBS: dict[str, str] = {
     "an unterminated quote": "a: 'x" + "x\n" * 100_000,
     "comments": "# x\n" * 60_000,
     "variables": "[" + "'${A}'," * 9_000 + "]",
+    "emoji": "\U0001f600" * (MAX_BYTES // 4),
     "digits": "x: " + "9" * 250_000,
     "a key twice": "a: 1\n" * 40_000,
     "tags": "- !!str a\n" * 20_000,
@@ -194,10 +195,16 @@ BOMBS: dict[str, str] = {
 }  # fmt: skip
 
 
+# Counting memory takes ten times the time, so it is done where the most was found.
+HEAVIEST = {"variables", "lines", "emoji", "undeclared dims", "unknown keys", "a key twice", "missing fixtures"}
+
+
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_takes_neither_time_nor_memory(folder: Path, slower: float, bomb: str) -> None:
     data = BOMBS[bomb].encode()[:MAX_BYTES]
     _answered(folder, data, slower)
+    if bomb not in HEAVIEST:
+        return
     tracemalloc.start()
     try:
         found = load_or_find(folder, data)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dspec.compiler.bundle import check_digests, read_manifest
 from dspec.compiler.evidence import read_measurement
+from dspec.compiler.machine import this_machine
 from dspec.compiler.store import describe
 from dspec.compiler.verify import read_answers
 from dspec.spec.errors import DspecError, GateError, SpecError
@@ -33,7 +34,7 @@ POINT = {"ref": 1.0, "diff": 1e-6, "index": [0, 1], "case": "a:1"}
 ERROR = {"frontier": [POINT], "cosine": 0.99, "topk": {"5": 1.0}, "broken": ""}
 MEASUREMENT = {
     "artifact": "a" * 64, "reference": "b" * 64, "target": "fleet", "candidate": "onnxruntime/onnxruntime/fp32",
-    "machine": {"os": "linux", "arch": "x86_64", "cpu": "cpu", "flags": "f", "cores": 2, "name": ""},
+    "machine": this_machine(2).model_dump(mode="json"),
     "versions": {"onnx": "1.0"}, "facts": {"provider": "CPUExecutionProvider"}, "source": "reference",
     "parity": {"cases": [{"id": "a:1", "kind": "fixture", "call": 1, "outputs": {"y": ERROR}, "door": {"x": ERROR}, "valid": {}}],
                "spread": {"y": {"span": 1.0, "cosine": 0.5, "magnitude": 2.0, "noise": None, "noise_reason": "no"}},

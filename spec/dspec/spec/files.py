@@ -112,7 +112,7 @@ def matching(pattern: str, root: Path, visits: int = 20_000) -> list[str]:
     parts = PurePosixPath(pattern).parts
     found: set[str] = set()
     seen: set[tuple[Path, int]] = set()
-    left = [(root, 0)]
+    left = [(root, 0)] if parts else []
     while left and len(seen) < visits:
         here = left.pop()
         if here not in seen:
@@ -134,7 +134,7 @@ def _steps(folder: Path, at: int, parts: tuple[str, ...], root: Path, found: set
             onward += [(folder / entry.name, at)] if is_folder else []
         elif not fnmatchcase(entry.name, part):
             continue
-        elif last and entry.is_file():
+        elif last and (folder / entry.name).is_file():  # unlike DirEntry's, False for links in a circle
             found.add((folder / entry.name).relative_to(root).as_posix())
         elif not last and is_folder:
             onward.append((folder / entry.name, at + 1))
@@ -183,7 +183,7 @@ def _packaged(requirement: str, written: str) -> Path:
     name, _, version = requirement.partition("==")
     try:
         found = distribution(name)
-    except PackageNotFoundError as error:
+    except (PackageNotFoundError, ValueError) as error:  # ValueError: no name at all
         raise MachineError.of(
             "E0336", f"the package {name} is not installed here", expected=requirement,
             hint=f"pip install --no-deps {requirement}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ class _View:
     lines: tuple[str, ...]
 
 
-def _view(cases: Iterable[Case], name: str, policy: Policy) -> _View:
+def _view(cases: Sequence[Case], name: str, policy: Policy) -> _View:
     pairs = [(case, _error_of(case, name, policy)) for case in cases]
     rules = policy.model_dump(mode="json")
     reasons = {case.id: why for case, error in pairs if (why := broken_by(error.model_dump(mode="json"), rules))}
@@ -67,6 +67,9 @@ def _view(cases: Iterable[Case], name: str, policy: Policy) -> _View:
     lines = [f"{name}: {case}: {'; '.join(why)}" for case, why in list(reasons.items())[:3]]
     if reasons and policy.atol is not None:
         lines.append(_least(name, policy, frontier))
+    if policy.valid:
+        everywhere = merge([_named(case, error) for case in cases if (error := case.outputs.get(name))])
+        lines.append(f"{name}: all positions, the padded ones too: {_greatest(everywhere)}")
     return _View(
         name=name,
         summary=_summary(policy, frontier, pairs),
@@ -86,11 +89,8 @@ def _named(case: Case, error: OutputError) -> list[dict[str, Any]]:
 
 def _summary(policy: Policy, frontier: list[dict[str, Any]], pairs: list[tuple[Case, OutputError]]) -> str:
     words = []
-    if not frontier and any(not error.broken for _, error in pairs):
-        words.append("max |Δ| 0")
-    if frontier:
-        top = max(frontier, key=lambda point: float(point["diff"]))
-        words.append(f"max |Δ| {top['diff']:.3g} at {_place(top)}")
+    if any(not error.broken for _, error in pairs):
+        words.append(_greatest(frontier))
     cosines = [error.cosine for _, error in pairs if error.cosine is not None]
     if policy.min_cosine is not None and cosines:
         words.append(f"min cosine {min(cosines):.7f}")
@@ -99,6 +99,11 @@ def _summary(policy: Policy, frontier: list[dict[str, Any]], pairs: list[tuple[C
         known = [share for share in shares if share is not None]
         words += [f"min top-{policy.min_topk_agreement.k} agreement {min(known):.3f}"] if known else []
     return ", ".join(words) or "nothing comparable"
+
+
+def _greatest(frontier: list[dict[str, Any]]) -> str:
+    top = max(frontier, key=lambda point: float(point["diff"]), default=None)
+    return f"max |Δ| {top['diff']:.3g} at {_place(top)}" if top else "max |Δ| 0"
 
 
 def _place(point: Mapping[str, Any]) -> str:
