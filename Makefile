@@ -24,7 +24,7 @@ demo: $(VENV)/.demo
 	$(BIN)/dspec build examples/minilm/deploy.yaml
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check

@@ -34,7 +34,9 @@ ODD: Any = st.sampled_from([
     {"$array": [0, "<f4", [1]]}, {"$bytes": 0}, [[[[[[[[[[1]]]]]]]]]],
 ])  # fmt: skip
 JSON: Any = st.recursive(
-    ODD, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8
+    ODD,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
 )
 
 
@@ -63,7 +65,7 @@ def _spoil_at(data: st.DataObject, value: Any, place: tuple[Any, ...]) -> None:
     key = place[-1]
     match data.draw(st.sampled_from(["replace", "replace", "delete", "double", "rename"])):
         case "replace":
-            holder[key] = data.draw(JSON)
+            holder[key] = copy.deepcopy(data.draw(JSON))  # what is spoilt next is not the sample itself
         case "delete":
             del holder[key]
         case "double" if isinstance(holder, list):
@@ -77,7 +79,11 @@ def spoil_bytes(data: st.DataObject, content: bytes) -> bytes:
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(content)))
         end = min(len(content), start + data.draw(st.sampled_from([0, 1, 1, 4, 50])))
-        content = content[:start] + data.draw(st.binary(max_size=6) | st.sampled_from([b"NaN", b"1e999", b"\xff"])) + content[end:]
+        content = (
+            content[:start]
+            + data.draw(st.binary(max_size=6) | st.sampled_from([b"NaN", b"1e999", b"\xff"]))
+            + content[end:]
+        )
     return content
 
 

@@ -79,6 +79,14 @@ def manifest(bundle: Path) -> dict[str, Any]:
     return whole
 
 
+def _asked(read: Callable[[], Any]) -> tuple[str, Any]:
+    """The code of the refusal and nothing, or '' and what was read."""
+    try:
+        return "", read()
+    except DspecError as error:
+        return error.diagnostics[0].code, None
+
+
 def _written(bundle: Path, content: bytes) -> Path:
     (bundle / "bundle.json").write_bytes(content)
     return bundle
@@ -97,12 +105,9 @@ def test_the_right_ones_are_read(bundle: Path, manifest: dict[str, Any], tmp_pat
 def test_any_manifest(bundle: Path, manifest: dict[str, Any], spoiler: Spoiler, data: st.DataObject) -> None:
     """A spoilt manifest is refused, or was not spoilt in anything that counts."""
     _written(bundle, spoiler(data, manifest))
-    try:
-        found = check_digests(bundle)
-    except DspecError as error:
-        assert error.diagnostics[0].code in ("E0711", "E0712")
-        return
-    assert json.loads(found.model_dump_json(by_alias=True)) == manifest
+    code, found = _asked(lambda: check_digests(bundle))
+    assert code in ("", "E0711", "E0712")
+    assert code or json.loads(found.model_dump_json(by_alias=True)) == manifest
 
 
 @given(data=st.data())
@@ -110,10 +115,8 @@ def test_any_manifest(bundle: Path, manifest: dict[str, Any], spoiler: Spoiler, 
 def test_any_measurement(tmp_path_factory: pytest.TempPathFactory, spoiler: Spoiler, data: st.DataObject) -> None:
     path = tmp_path_factory.getbasetemp() / "measurement.json"
     path.write_bytes(spoiler(data, MEASUREMENT))
-    try:
-        assert isinstance(read_measurement(path), Measurement)
-    except DspecError as error:
-        assert error.diagnostics[0].code == "E0702"
+    code, found = _asked(lambda: read_measurement(path))
+    assert code == "E0702" or isinstance(found, Measurement)
 
 
 @given(data=st.data())
@@ -122,12 +125,9 @@ def test_any_answers(tmp_path_factory: pytest.TempPathFactory, spoiler: Spoiler,
     """Whatever is let through, the comparison can make arrays of."""
     path = tmp_path_factory.getbasetemp() / "answers.json"
     path.write_bytes(spoiler(data, ANSWERS))
-    try:
-        answers = read_answers(path)
-    except DspecError as error:
-        assert error.diagnostics[0].code == "E0714"
-        return
-    for answer in answers.values():
+    code, answers = _asked(lambda: read_answers(path))
+    assert code in ("", "E0714")
+    for answer in (answers or {}).values():
         for packed in answer["outputs"].values():
             array_from_json(packed)
         float(answer.get("ms", 0))
@@ -145,7 +145,7 @@ def test_a_listed_path_leads_nowhere_else(bundle: Path, manifest: dict[str, Any]
     body = manifest | {"files": [*manifest["files"], entry], "digests": None}
     sealed = Manifest.model_validate_json(json.dumps(body)).with_digests()
     _written(bundle, sealed.model_dump_json(by_alias=True).encode())
-    with pytest.raises(GateError, match="E0712.*\n.*\n.*missing"):
+    with pytest.raises(GateError, match=r"E0712.*\n.*\n.*missing"):
         check_digests(bundle)
 
 
@@ -153,7 +153,9 @@ def test_a_path_listed_twice_is_refused(bundle: Path, manifest: dict[str, Any]) 
     """Readers differ in which of the two they take."""
     first = manifest["files"][0]
     body = manifest | {"files": [first | {"sha256": "0" * 64}, *manifest["files"]], "digests": None}
-    _written(bundle, Manifest.model_validate_json(json.dumps(body)).with_digests().model_dump_json(by_alias=True).encode())
+    _written(
+        bundle, Manifest.model_validate_json(json.dumps(body)).with_digests().model_dump_json(by_alias=True).encode()
+    )
     with pytest.raises(GateError, match=f"{first['path']}: listed 2 times"):
         check_digests(bundle)
 
@@ -190,11 +192,14 @@ def test_a_folder_holds_files_alone(
 
 @pytest.mark.parametrize("read", [read_manifest, read_measurement, read_answers])
 def test_what_has_no_end_is_not_read(tmp_path: Path, read: Callable[[Path], object]) -> None:
-    for number, make in enumerate((os.mkfifo, lambda path: os.symlink("/dev/zero", path))):
-        folder = tmp_path / str(number)
+    for kind in ("pipe", "device"):
+        folder = tmp_path / kind
         folder.mkdir()
-        make(folder / "bundle.json")
-        with pytest.raises(SpecError, match="it is no file|it is a link"):
+        if kind == "pipe":
+            os.mkfifo(folder / "bundle.json")
+        else:
+            (folder / "bundle.json").symlink_to("/dev/zero")
+        with pytest.raises(SpecError, match=r"it is no file|it is a link"):
             read(folder if read is read_manifest else folder / "bundle.json")
 
 

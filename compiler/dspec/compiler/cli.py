@@ -98,7 +98,9 @@ def _late(module: str) -> Callable[[argparse.Namespace], int]:
 def _init(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _command(commands, "init", "write a commented deploy.yaml, with its schema beside it", "init")
     parser.add_argument("folder", nargs="?", type=Path, default=Path(), help="where to write (default: here)")
-    parser.add_argument("--factory", default="", metavar="FILE.py:CALLABLE", help="what builds the nn.Module (default: model.py:build)")
+    parser.add_argument(
+        "--factory", default="", metavar="FILE.py:CALLABLE", help="what builds the nn.Module (default: model.py:build)"
+    )
     parser.add_argument("--name", default="", help="the deployment's name (default: the folder's)")
     parser.add_argument(
         "--input",
@@ -143,7 +145,9 @@ def _build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser = _command(commands, "build", "build, prove and publish every target of a spec", "build")
     parser.add_argument("file", nargs="?", type=Path, default=Path("deploy.yaml"))
     parser.add_argument("--evidence", type=Path, action="append", default=[], help="measurements taken elsewhere")
-    parser.add_argument("--remeasure", action="store_true", help="take this machine's numbers anew, e.g. after a noisy run")
+    parser.add_argument(
+        "--remeasure", action="store_true", help="take this machine's numbers anew, e.g. after a noisy run"
+    )
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long (exit 4)")
     _places(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text")

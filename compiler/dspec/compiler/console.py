@@ -89,7 +89,11 @@ def _show_verdict(target: str, found: GateVerdict) -> None:
 
 
 def _ending(result: BuildResult, seconds: float) -> str:
-    lines = [f"{target.target}: evidence from {', '.join(target.joined)} counted" for target in result.targets if target.joined]
+    lines = [
+        f"{target.target}: evidence from {', '.join(target.joined)} counted"
+        for target in result.targets
+        if target.joined
+    ]
     if result.published:
         lines.append(f"published: {result.place}" if result.changed else f"unchanged: {result.place} is current")
     else:

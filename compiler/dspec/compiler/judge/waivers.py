@@ -17,7 +17,9 @@ def waive(found: GateVerdict, waivers: Sequence[Waiver], today: datetime.date) -
         if waiver.gate != found.gate or found.verdict not in WAIVED:
             continue
         if waiver.verdict != found.verdict:
-            refusal = f"waiver of {waiver.owner} does not fit: it is for {waiver.verdict}, and the verdict is {found.verdict}"
+            refusal = (
+                f"waiver of {waiver.owner} does not fit: it is for {waiver.verdict}, and the verdict is {found.verdict}"
+            )
             found = found.model_copy(update={"detail": (*found.detail, refusal)})
             continue
         if waiver.expires < today:

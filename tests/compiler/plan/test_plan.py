@@ -1,0 +1,147 @@
+"""`dspec plan` says what a build would do: candidates, places, limits, and every default taken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dspec.compiler.cli import main
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+SPEC = """\
+apiVersion: dspec/v1alpha1
+name: small
+model:
+  factory: model.py:build
+  inputs: {x: {dtype: float32, shape: [batch, 4]}}
+  outputs:
+    y: {dtype: float32, shape: [batch, 2]}
+    n: {dtype: int64, shape: [batch]}
+  dims: {batch: {max: 8}}
+fixtures: [{file: requests.jsonl}]
+targets:
+  local: {runtime: onnxruntime}
+"""
+
+
+@pytest.fixture
+def said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """`said(more, old, new)`: the exit code and text of `dspec plan` for the spec with lines added or a text replaced."""
+
+    def plan(more: str = "", old: str = "", new: str = "", *arguments: str) -> tuple[int, str]:
+        (tmp_path / "requests.jsonl").write_text('{"x": [1, 2, 3, 4]}\n')
+        (tmp_path / "model.py").write_text("import numpy\nraise SystemExit('must not run')\ndef build(): ...\n")
+        assert old in SPEC
+        (tmp_path / "deploy.yaml").write_text(SPEC.replace(old, new) + more if old else SPEC + more)
+        code = main(["plan", str(tmp_path / "deploy.yaml"), *arguments])
+        done = capsys.readouterr()
+        return code, done.out + done.err
+
+    return plan
+
+
+def _json(said: Callable[..., tuple[int, str]], more: str = "", old: str = "", new: str = "") -> dict[str, Any]:
+    _, text = said(more, old, new, "--format", "json")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def test_the_smallest_spec(said: Callable[..., tuple[int, str]]) -> None:
+    code, text = said()
+    assert code == 0
+    for line in (
+        "target local: onnxruntime on host, 1 core",
+        "  takes onnxruntime/onnxruntime/fp32: one portable graph for CPUs; needs neither torch nor dspec where it runs",
+        "    builds onnx (opset 0)",
+        "  parity      yes    y atol 0.0001, rtol 0.001",
+        "                     n atol 0, rtol 0",
+        "  skew        no     no training.preprocess",
+        "  latency     no",
+        "  smoke       yes",
+        "  none: a request is the model's own inputs",
+        '  version = "1"',
+        "  model.dims.batch.min = 1",
+        "  model.weights: the module keeps the weights its factory gave it",
+        '  targets.local.hardware = "host"',
+        "  targets.local.options.inter_op_threads = 1",
+        "  load.duration_s = 10",
+        "  fixtures[0].golden = 16",
+    ):
+        assert line in text.splitlines(), text
+    assert "runtime =" not in text  # the file says it
+
+
+def test_what_the_file_says_is_no_default(said: Callable[..., tuple[int, str]]) -> None:
+    more = "version: '7'\nload: {duration_s: 20}\n"
+    options = "{runtime: onnxruntime, options: {opset: 20}, hardware: host}"
+    keys = {one["key"] for one in _json(said, more, "{runtime: onnxruntime}", options)["defaults"]}
+    assert {"load.max_duration_s", "targets.local.options.provider", "targets.local.optional", "model.config"} <= keys
+    said_keys = {
+        "version",
+        "load.duration_s",
+        "targets.local.options.opset",
+        "targets.local.hardware",
+        "name",
+        "model.inputs.x.dtype",
+    }
+    assert said_keys.isdisjoint(keys)
+
+
+def test_defaults_are_those_of_the_spec_that_is_built(said: Callable[..., tuple[int, str]]) -> None:
+    defaults = {one["key"]: one["value"] for one in _json(said)["defaults"]}
+    assert defaults["request"] == {"x": {"type": "tensor", "max_bytes": 10000000, "dtype": "float32", "shape": [4]}}
+    assert defaults["response"] == {"y": {"from": "y"}, "n": {"from": "n"}}
+    assert defaults["targets.local.resources.memory"] is None
+
+
+def test_a_target_overrides_the_slo(said: Callable[..., tuple[int, str]]) -> None:
+    more = "slo: {latency_ms: {p50: 10, p95: 40}, min_throughput_rps: 5}\nload: {rate_rps: 100, duration_s: 30}\n"
+    own = "{runtime: onnxruntime, slo: {latency_ms: {p95: 20}, cold_start_s: 3}, resources: {memory: 1GiB}}"
+    found = _json(said, more, "{runtime: onnxruntime}", own)["targets"]["local"]
+    assert found["slo"]["latency_ms"] == {"p50": 10, "p95": 20}
+    assert found["gates"]["latency"]["limit"] == "p50 ≤ 10 ms, p95 ≤ 20 ms"
+    assert {gate for gate, asked in found["gates"].items() if not asked["asked"]} == {"skew"}
+    assert found["gates"]["memory"]["limit"] == "≤ 1024 MiB"
+
+
+def test_a_waiver_in_force_is_shown(said: Callable[..., tuple[int, str]]) -> None:
+    waiver = "{target: local, gate: smoke, verdict: unmeasured, reason: no index here, owner: me, expires: 9999-01-01}"
+    assert "  smoke       waived by me until 9999-01-01: no index here" in said(f"waivers: [{waiver}]\n")[1]
+
+
+def test_a_refusal_stands_at_its_line(said: Callable[..., tuple[int, str]]) -> None:
+    code, text = said("", "n: {dtype: int64", "n: {dtype: bfloat16")
+    assert code == 2
+    assert "  refused by runtime onnxruntime:" in text
+    assert "deploy.yaml:8:16: error E0517: output n is bfloat16, which ONNX Runtime can't serve on a CPU" in text
+    assert "    n: {dtype: bfloat16, shape: [batch]}" in text
+
+
+def test_a_refused_target_that_is_optional_withholds_nothing(said: Callable[..., tuple[int, str]]) -> None:
+    refused = "{runtime: onnxruntime, options: {opset: 5}, optional: true}"
+    code, text = said("", "{runtime: onnxruntime}", refused)
+    assert code == 0
+    assert "option opset is 5" in text
+    assert "deploy.yaml:12:50: error E0518" in text
+
+
+def test_a_wrong_spec_is_what_check_says(said: Callable[..., tuple[int, str]]) -> None:
+    code, text = said("", "runtime: onnxruntime", "runtime: onnxruntim")
+    assert code == 2
+    assert "E0209: unknown runtime `onnxruntim`" in text
+
+
+def test_steps_of_the_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(EXAMPLES / "efficientnet_lite0" / "deploy.yaml"), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    steps = {step["id"]: step for step in found["steps"]}
+    assert list(steps) == ["photo", "crop", "small", "normal", "planes", "best"]
+    assert steps["photo"] == {"section": "preprocess", "id": "photo", "use": "decode", "place": "host", "reads": ["image"],
+                              "writes": ["photo"], "requires": ["numpy", "pillow"]}  # fmt: skip
+    assert steps["best"]["use"] == "answer.py:top5"
+    assert "numpy" in steps["best"]["requires"]
+    assert found["tolerance"]["logits"].startswith("atol 0.0001, rtol 0.001, top-5 agreement ≥ 1")
