@@ -31,7 +31,6 @@ from dspec.spec.models import Spec
 from dspec.spec.records import Case, Manifest, Measurement, Reference, Skew, Spread
 from dspec.targets.protocol import Candidate
 
-
 GLANCE_S = 3.0  # seconds of load where no latency limit is asked for: figures to look at, not to judge by
 
 

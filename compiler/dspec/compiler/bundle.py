@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,6 +17,7 @@ from dspec.spec.records import FileEntry, Manifest
 MANIFEST = "bundle.json"
 MAX_MANIFEST_BYTES = 64 * 2**20
 SHOWN = 10
+AGAIN = "build the bundle again, or fetch it anew"
 
 
 def read_manifest(bundle: Path) -> Manifest:
@@ -103,3 +106,14 @@ def _change(here: FileEntry, listed: FileEntry) -> str:
     if here.sha256 != listed.sha256:
         return f"{here.path}: sha256 {here.sha256[:12]}…, listed {listed.sha256[:12]}…"
     return "" if here == listed else f"{here.path}: the run bit differs"
+
+
+def read_policy(bundle: Path) -> dict[str, Any]:
+    """golden/policy.json: tolerance, load. Raises SpecError E0717 where it is missing or malformed."""
+    try:
+        found = json.loads((bundle / "golden" / "policy.json").read_bytes())
+        if isinstance(found["tolerance"], dict) and isinstance(found["load"], dict):
+            return dict(found)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SpecError.of("E0717", f"{bundle}: golden/policy.json can't be read: {error}", hint=AGAIN) from error
+    raise SpecError.of("E0717", f"{bundle}: golden/policy.json holds no tolerance and load", hint=AGAIN)

@@ -7,14 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dspec.compiler.bundle import check_digests
+from dspec.compiler.bundle import check_digests, read_policy
 from dspec.compiler.evidence import measurement
 from dspec.compiler.fitness import ELSEWHERE
 from dspec.compiler.machine import this_machine
 from dspec.compiler.statistics import percentile
 from dspec.compiler.store import write_whole
 from dspec.compiler.verify import check_any, read_answers
-from dspec.spec.errors import GateError, MachineError
+from dspec.spec.errors import GateError, MachineError, SpecError
 from dspec.spec.records import Case, Manifest, OutputError, Parity
 
 
@@ -22,7 +22,7 @@ def judge_answers(options: argparse.Namespace) -> int:
     """0 when every golden vector was answered within tolerance; raises GateError E0715 otherwise."""
     manifest = check_digests(options.bundle)
     answers = read_answers(options.answers)
-    policy = json.loads((options.bundle / "golden" / "policy.json").read_text())
+    policy = read_policy(options.bundle)
     cases = _cases(options.bundle, answers, policy["tolerance"])
     check_any(len(cases), options.bundle)
     timings = sorted(float(answer["ms"]) for answer in answers.values() if "ms" in answer)
@@ -47,13 +47,18 @@ def judge_answers(options: argparse.Namespace) -> int:
 def _cases(bundle: Path, answers: dict[str, Any], tolerance: dict[str, Any]) -> list[Case]:
     try:
         from dspec.targets.shipped.compare import compare_outputs
+        from dspec.targets.shipped.errors import GoldenError
         from dspec.targets.shipped.golden import array_from_json, read_golden
     except ImportError as error:
         raise MachineError.of(
             "E0605", f"comparing answers needs {error.name}", hint="pip install 'dspec[onnxruntime]'"
         ) from error
     cases = []
-    for vector in read_golden(bundle / "golden"):
+    try:
+        vectors = read_golden(bundle / "golden")
+    except GoldenError as error:
+        raise SpecError.of("E0717", f"{bundle}: {error}", hint="build the bundle again") from error
+    for vector in vectors:
         named = answers.get(vector.id, {"outputs": {}})["outputs"]
         given = {name: array_from_json(packed) for name, packed in named.items()}
         outputs, valid = compare_outputs(vector.outputs, given, tolerance, vector.door)

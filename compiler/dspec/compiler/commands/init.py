@@ -7,7 +7,6 @@ import argparse
 from dspec.spec.starter import write_starter
 from dspec.targets import catalogue
 
-
 DEFAULT_FACTORY = "model.py:build"
 DEFAULT_FIXTURES = "fixtures/requests.jsonl"
 

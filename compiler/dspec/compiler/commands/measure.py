@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from dspec.compiler import stages
-from dspec.compiler.bundle import check_digests
+from dspec.compiler.bundle import check_digests, read_policy
 from dspec.compiler.console import progress
 from dspec.compiler.environment import clean_environment
 from dspec.compiler.evidence import measurement
@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measure(manifest: Manifest, bundle: Path, name: str, report: Report) -> Measurement:
-    policy = json.loads((bundle / "golden" / "policy.json").read_text())
-    if not json.loads((bundle / "golden" / "index.json").read_text())["fixtures"]:
+    policy = read_policy(bundle)
+    if not any(file.path.startswith("golden/0") for file in manifest.files):
         raise SpecError.of(
             "E0703",
             f"{bundle} carries no golden vectors to measure with",
