@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +24,20 @@ ENTRY_POINTS = "dspec.runtimes"  # name → package laid out as those here: opti
 def _package(name: str) -> str:
     if name in RUNTIMES:
         return f"dspec.targets.{name}"
-    return {found.name: found.value for found in entry_points(group=ENTRY_POINTS)}[name]
+    return _added()[name]
+
+
+@cache
+def _added() -> dict[str, str]:
+    """The runtimes that installed distributions add: name → package. Asked only where ours do not answer: it is slow."""
+    from importlib.metadata import entry_points
+
+    return {found.name: found.value for found in entry_points(group=ENTRY_POINTS)}
 
 
 def runtime_names() -> tuple[str, ...]:
     """Our runtimes and those that installed distributions add, sorted."""
-    return tuple(sorted({*RUNTIMES, *(found.name for found in entry_points(group=ENTRY_POINTS))}))
+    return tuple(sorted({*RUNTIMES, *_added()}))
 
 
 def package_folders(name: str) -> list[Path]:
@@ -55,7 +63,7 @@ def catalogue() -> Catalogue:
     """Every step and runtime that a spec may name; imports nothing heavy."""
     return Catalogue(
         steps={name: _step_entry(name, steps.load(name)) for name in steps.NAMES},
-        runtimes={name: _runtime_entry(name) for name in runtime_names()},
+        runtimes=_Runtimes(),
         value=Value,
     )
 
@@ -72,6 +80,15 @@ def _step_entry(name: str, step: type[Any]) -> StepEntry:
     )
 
 
-def _runtime_entry(name: str) -> RuntimeEntry:
-    entry: RuntimeEntry = importlib.import_module(f"{_package(name)}.options").ENTRY
-    return entry
+class _Runtimes(Mapping[str, RuntimeEntry]):
+    """The runtimes by name, each read when it is asked for."""
+
+    def __getitem__(self, name: str) -> RuntimeEntry:
+        entry: RuntimeEntry = importlib.import_module(f"{_package(name)}.options").ENTRY
+        return entry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(runtime_names())
+
+    def __len__(self) -> int:
+        return len(runtime_names())
