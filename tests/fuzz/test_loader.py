@@ -80,7 +80,7 @@ def quick(slower: float) -> Iterator[None]:
     """CPU time of this process, so that waiting for a core does not count."""
     start = time.process_time()
     yield
-    assert time.process_time() - start < SECONDS * 1.5 * slower
+    assert time.process_time() - start < SECONDS * 4 * slower  # guards against what grows without bound, not a timing
 
 
 def _answered(folder: Path, data: bytes, slower: float) -> None:
@@ -253,7 +253,7 @@ def test_a_hostile_python_source_is_parsed_or_left_alone(tmp_path: Path, slower:
     source.write_text(SOURCES[kind], "utf-8", errors="surrogatepass")
     done = subprocess.run([sys.executable, "-c", PARSE, str(source)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-500:]
-    assert float(done.stdout) < 2 * SECONDS * slower
+    assert float(done.stdout) < 4 * SECONDS * slower
 
 
 def test_a_profile_without_end_is_not_read(folder: Path) -> None:

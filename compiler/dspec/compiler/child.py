@@ -6,6 +6,7 @@ limit or a kill takes down this process alone.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import json
@@ -45,8 +46,9 @@ def main() -> None:
         _refuse(reply, MachineError.of("E0605", f"this machine lacks the module {error.name}", hint=hint))
         return
     except OSError as error:
-        traceback.print_exc()  # into the log: it may be the user's own code
         _refuse(reply, unwritable(error))
+        with contextlib.suppress(OSError):  # the log lies on the disk that may be full
+            traceback.print_exc()
         return
     reply(
         {

@@ -114,7 +114,7 @@ def _shown(path: Path) -> str:
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0) -> str:
     """A plain table, cells with several lines allowed; where it is wider than `width`, the longest cells are folded."""
     texts = [[cell.split("\n") for cell in line] for line in (headings, *rows)]
-    limits = _limits(_widths(texts), width or shutil.get_terminal_size((120, 24)).columns)
+    limits = _limits(_widths(texts), width or _terminal_width())
     cells = [[_folded(cell, limit) for cell, limit in zip(line, limits, strict=True)] for line in texts]
     widths = _widths(cells)
     lines = []
@@ -124,6 +124,11 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0
             lines.append("  ".join(part.ljust(size) for part, size in zip(parts, widths, strict=True)).rstrip())
     lines.insert(max(map(len, cells[0])), "  ".join("─" * size for size in widths))
     return "\n".join(lines)
+
+
+def _terminal_width() -> int:
+    """Where nobody watches, nothing is folded: logs and pipes take long lines."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
 def _widths(cells: Sequence[Sequence[Sequence[str]]]) -> list[int]:

@@ -140,8 +140,13 @@ def _is_installed(path: Path) -> bool:
     Temporary folders are none of these: what a model reads there is on no other machine.
     """
     roots = {*sysconfig.get_paths().values(), *site.getsitepackages(), sys.prefix, sys.base_prefix}
-    roots |= {*_SYSTEM, *dspec.__path__, *_editable_roots()}
+    roots |= {*_SYSTEM, *dspec.__path__, *_editable_roots(), *_more_sites()}
     return any(path.is_relative_to(Path(root).resolve()) for root in roots if root)
+
+
+def _more_sites() -> set[str]:
+    """Folders of the import path (PYTHONPATH, `pip install --target`) that distributions were installed into."""
+    return {entry for entry in sys.path if entry and any(Path(entry).glob("*.dist-info"))}
 
 
 def _editable_roots() -> set[str]:
