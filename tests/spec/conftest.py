@@ -17,6 +17,7 @@ class Value(NamedTuple):
     kind: str
     dtype: str | None = None
     shape: tuple[int | str | None, ...] | None = None
+    range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

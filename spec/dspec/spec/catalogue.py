@@ -14,9 +14,10 @@ Size = int | str | None  # a fixed size, the name of a declared dim, or not know
 
 
 class Value(Protocol):
-    """The type of one value in a pipeline: `kind`, and dtype and shape where they are known.
+    """The type of one value in a pipeline: `kind`; dtype, shape and range where they are known.
 
-    `shape` is of one item (no batch axis). None means not known before running.
+    `shape` is of one item (no batch axis); `range` holds the least and the greatest number that may occur. None means
+    not known before running.
     """
 
     @property
@@ -25,6 +26,8 @@ class Value(Protocol):
     def dtype(self) -> str | None: ...
     @property
     def shape(self) -> tuple[Size, ...] | None: ...
+    @property
+    def range(self) -> tuple[float, float] | None: ...
 
 
 class Step(Protocol):

@@ -62,7 +62,7 @@ def builder(name: str) -> Builder:
 def catalogue() -> Catalogue:
     """Every step and runtime that a spec may name; imports nothing heavy."""
     return Catalogue(
-        steps={name: _step_entry(name, steps.load(name)) for name in steps.NAMES},
+        steps=_Steps(),
         runtimes=_Runtimes(),
         value=Value,
     )
@@ -78,6 +78,21 @@ def _step_entry(name: str, step: type[Any]) -> StepEntry:
         requires=step.requires,
         summary=(step.__doc__ or "").partition("\n")[0],
     )
+
+
+class _Steps(Mapping[str, StepEntry]):
+    """The steps by name, each read when it is asked for: a `check` pays for those of its spec alone."""
+
+    def __getitem__(self, name: str) -> StepEntry:
+        if name not in steps.NAMES:
+            raise KeyError(name)
+        return _step_entry(name, steps.load(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(steps.NAMES)
+
+    def __len__(self) -> int:
+        return len(steps.NAMES)
 
 
 class _Runtimes(Mapping[str, RuntimeEntry]):

@@ -17,6 +17,7 @@ from .arrays import Array
 from .door import Door
 from .errors import BundleError, MissingLibrary, RequestError, StepError
 from .request import check_request
+from .step import Sound
 
 Trace = list[tuple[str, str, Any]]  # (step id, value name, value), in the order they came about
 Seconds = dict[str, float]  # step id → seconds
@@ -157,7 +158,9 @@ def _run(
 
 
 def _kept(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
+    """What a trace holds: arrays as copies, the samples of a sound."""
+    array = value.samples if isinstance(value, Sound) else value
+    return array.copy() if isinstance(array, np.ndarray) else array
 
 
 def _stages(declared: Sequence[Mapping[str, Any]], folder: Path, roots: dict[str, set[str]]) -> tuple[Stage, ...]:

@@ -1,9 +1,9 @@
 """What a pipeline step is.
 
 A step is a frozen dataclass: its fields are the parameters that a spec may give, with their types
-and defaults. Its file `steps/<name>.py` ends with `STEP = <class>`, and its name stands in
-`steps.NAMES`. The file imports only the standard library at the top; `open` imports the one
-library it needs. The same code prepares the fixtures at build time and the requests in the bundle.
+and defaults. Its file `steps/<name>.py` ends with `STEP = <class>`. The file imports only the
+standard library at the top; `open` imports the one library it needs. The same code prepares the
+fixtures at build time and the requests in the bundle.
 
     @dataclass(frozen=True, kw_only=True)
     class Scale:
@@ -30,6 +30,7 @@ TEXT = "text"  # str
 IMAGE_BYTES = "image bytes"  # an encoded picture
 AUDIO_BYTES = "audio bytes"  # an encoded sound
 IMAGE = "image"  # uint8 array, height x width x 3, RGB
+SOUND = "sound"  # a decoded sound: `Sound`
 TENSOR = "tensor"  # array of one item (no batch axis)
 NUMBER = "number"
 JSON = "json"
@@ -40,11 +41,22 @@ MANY = 0
 
 
 class Value(NamedTuple):
-    """The type of a value: kind, and dtype and shape (of one item); None: known when running."""
+    """The type of a value: kind; dtype, shape (of one item) and range; None: known when running.
+
+    `range` holds the least and the greatest number that may occur.
+    """
 
     kind: str
     dtype: str | None = None
     shape: tuple[int | str | None, ...] | None = None
+    range: tuple[float, float] | None = None
+
+
+class Sound(NamedTuple):
+    """Decoded sound: float32, frames x channels, full scale from -1 to 1; `rate` in hertz."""
+
+    samples: Any
+    rate: int
 
 
 class Step(Protocol):

@@ -1,11 +1,12 @@
-"""The steps: one file each. `NAMES` is the one list of them."""
+"""The steps: one file each, found by its name."""
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from typing import Any
 
-NAMES = ("center_crop", "decode", "layout", "normalize", "python", "resize", "scale", "tokenize")
+NAMES = tuple(sorted(found.name for found in pkgutil.iter_modules(__path__)))
 
 
 def load(name: str) -> type[Any]:
