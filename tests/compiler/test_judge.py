@@ -129,6 +129,12 @@ CASES = [
     ("cold_start", {"cold_start_s": []}, "unmeasured", "never started"),
     ("memory", {"peak_memory_bytes": 2**31}, "fail", ""),
     ("memory", {"peak_memory_bytes": None}, "unmeasured", "does not tell"),
+    (
+        "memory",
+        {"soak_bytes": [n * 2**24 for n in range(10, 18)]},
+        "inconclusive",
+        "still grows with every round over the same sizes: 48 MiB in the last 3 of 8 rounds",
+    ),
     ("smoke", {"smoke": "exit code 1: no module"}, "fail", ""),
     ("smoke", {"smoke": None}, "unmeasured", "not started"),
 ]
@@ -235,3 +241,9 @@ def test_ids_at_the_door_have_no_near_neighbours() -> None:
 def test_postprocess_that_is_not_held_is_not_green() -> None:
     spec = _spec(training={"preprocess": "t.py:f", "postprocess": "t.py:g"})
     assert _verdict("skew", _measurement(), spec).verdict == "unmeasured"
+
+
+def test_memory_that_grew_while_it_warmed_up_has_settled() -> None:
+    settled = [2**27, 2**28, *(2**28 + number for number in range(6))]
+    verdicts = judge(_spec(), "t", INTERFACE, (_measurement(soak_bytes=settled),), TODAY)
+    assert publishable(verdicts)

@@ -19,11 +19,12 @@ from dspec.compiler import stages
 from dspec.compiler.captured import capture_stage
 from dspec.compiler.evidence import measurement
 from dspec.compiler.golden import write_golden_vectors
-from dspec.compiler.judge import judge
+from dspec.compiler.judge import judge, unlike_pytorch
 from dspec.compiler.lower import build_artifact, lower_target
 from dspec.compiler.machine import this_machine
 from dspec.compiler.measure.cases import reference_cases
 from dspec.compiler.measure.parity import Wanted, parity_cases
+from dspec.compiler.measure.vary import FAILED, varied
 from dspec.compiler.pipeline import write_pipeline
 from dspec.compiler.policy import policies
 from dspec.compiler.seal import seal
@@ -31,8 +32,8 @@ from dspec.compiler.stage import Outcome, run_stage
 from dspec.compiler.store import Store, Tree, describe, tree_digest
 from dspec.spec.errors import Diagnostic, GateError
 from dspec.spec.load import Loaded, load
-from dspec.spec.records import GateVerdict, Manifest, Parity, Reference
-from dspec.targets import catalogue
+from dspec.spec.records import Case, GateVerdict, Manifest, Measurement, Parity, Reference
+from dspec.targets import catalogue, runtime
 from dspec.targets.protocol import Answer
 from dspec.targets.shipped.errors import BundleError, RequestError
 from dspec.targets.shipped.runner import Bundle
@@ -56,7 +57,7 @@ class Made:
     def parity(self) -> Parity:
         """Every reference case through the open bundle, twice, as the measuring stage does it."""
         figures = stages.figures(policies(self.loaded.spec, self.manifest.interface))
-        wanted = Wanted(topk={name: tuple(ks) for name, ks in figures["topk"].items()}, mask=figures["mask"])
+        wanted = Wanted.read(figures)
         cases = reference_cases(self.reference, self.bundle.pipeline.fields)
         index = json.loads((self.reference / "index.json").read_text())
         found = tuple(parity_cases(InProcess(self.bundle), cases, wanted, print))
@@ -82,7 +83,20 @@ class Made:
         load = {"throughput": None, "latency": None, "peak_memory_bytes": None}
         machine = this_machine(self.manifest.cores)
         found = measurement(self.manifest, machine, proof, load, golden=False)
+        found = found.model_copy(update={"variations": self._variations(found)})
         return judge(self.loaded.spec, TARGET, self.manifest.interface, (found,), TODAY)[0]
+
+
+    def _variations(self, found: Measurement) -> dict[str, tuple[Case, ...]]:
+        """The failing cases under other options of the same bundle, as the stage `vary` tries them."""
+        off = unlike_pytorch(self.loaded.spec, TARGET, self.manifest.interface, found)
+        ways = runtime(self.manifest.runtime).variations(self.manifest.options) if off else {}
+        cases = [case for case in reference_cases(self.reference, self.bundle.pipeline.fields) if case.id in off]
+        wanted = Wanted.read(stages.figures(policies(self.loaded.spec, self.manifest.interface)))
+        return {
+            words: tuple(parity_cases(InProcess(Bundle(folder)), cases[:FAILED], wanted, print))
+            for words, folder in varied(self.folder, ways)
+        }
 
 
 class InProcess:

@@ -16,11 +16,22 @@ Keys of a case
                `detail`, `warns` (each warning, exactly), `ports`, `answers`, `refuses`, `facts`, `operators`, `then`
                (Python that asserts more about `made`)
       checked  what `dspec check` says: exit, and the findings as [code, at, says], or their `codes` alone; `within_s`
+      steps    what preprocessing steps do by themselves, without a model: a list of runs, each
+        chain    the steps as in a spec, without wiring: [{use: decode, alpha: white}, …]; the first takes `given`, each next what
+                 the one before gave. Asset parameters name a file that `files` or `prepare` wrote
+        given    Python for the value, a tuple for several. It sees np, io, json, folder, Image (Pillow), Sound, encoded(picture,
+                 format, **options) and what the case's `setup` defines
+        types    Python for the `Value` of what is given, a list for several; it sees Value and the kinds (TEXT, IMAGE, …).
+                 With it, what the chain gives must hold to the types that the steps' `flow` promises: kind, dtype, shape, range
+        one of   `gives` (nested lists, to 1e-6; one per value in a list where there are several), `refuses` (words of the
+                 RequestError), `misfits` (words of the ValueError of `flow`, for `types`; nothing runs)
+        also     `shape`, `dtype`, `then` (Python that asserts about `found`), `within_s`
     gap       what is owed and not given yet: the case is expected to fail, and says so when it no longer does
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -35,12 +46,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from ruamel.yaml import YAML
 
 from dspec.compiler import cli
 from dspec.spec.errors import Diagnostic, DspecError
 from dspec.targets.artifacts import onnx_write
+from dspec.targets.shipped import step as kinds
+from dspec.targets.shipped import steps
 from dspec.targets.shipped.errors import RequestError
+from dspec.targets.shipped.pipeline import open_step
 from dspec.targets.shipped.request import read_request
 
 HERE = Path(__file__).parent
@@ -80,6 +95,8 @@ def test_case(
     owed = owed or {}
     if kind == "checked":
         _checked(owed, folder, capsys)
+    elif kind == "steps":
+        _steps(case, owed, folder)
     elif kind == "refused":
         with pytest.raises(DspecError) as caught:
             stages_of(folder / "deploy.yaml", tmp_path)
@@ -333,3 +350,87 @@ def _checked(owed: Case, folder: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert at in lines[one["line"] - 1], (one["line"], lines[one["line"] - 1])
         assert says in text, text
     assert "model" not in set(sys.modules) - before
+
+
+# -- steps by themselves
+
+
+def _steps(case: Case, runs: Any, folder: Path) -> None:
+    names = {name: getattr(kinds, name) for name in dir(kinds) if name.isupper() or name in ("Value", "Sound")}
+    names |= {"np": np, "io": io, "json": json, "folder": folder, "Image": Image, "encoded": _encoded}
+    exec(case.get("setup", ""), names)
+    for number, run in enumerate(runs):
+        _step_run(run, names, folder, f"run {number}: {run['chain']}")
+
+
+def _step_run(run: Case, names: Case, folder: Path, where: str) -> None:
+    ends = {"gives", "refuses", "misfits", "then", "shape"} & set(run)
+    assert ends, f"{where} asserts nothing"
+    types = _several(eval(run["types"], names)) if "types" in run else None
+    if "misfits" in run:
+        assert types is not None, where
+        with pytest.raises(ValueError) as caught:  # noqa: PT011 (the words are held below)
+            _flow(run["chain"], types)
+        assert not [words for words in run["misfits"] if words not in str(caught.value)], f"{where}: {caught.value}"
+        return
+    promised = _flow(run["chain"], types) if types is not None else None
+    start = time.perf_counter()
+    given = _several(eval(run["given"], names))
+    if "refuses" in run:
+        with pytest.raises(RequestError) as refused:
+            _chain(run["chain"], given, folder)
+        assert not [words for words in run["refuses"] if words not in str(refused.value)], f"{where}: {refused.value}"
+    else:
+        _check_found(run, _chain(run["chain"], given, folder), promised, names, where)
+    assert time.perf_counter() - start < run.get("within_s", 10), where
+
+
+def _chain(chain: list[Case], values: tuple[Any, ...], folder: Path) -> tuple[Any, ...]:
+    for link in chain:
+        params = {name: value for name, value in link.items() if name != "use"}
+        values = _several(open_step(link["use"], params, folder)(*values))
+    return values
+
+
+def _flow(chain: list[Case], types: tuple[Any, ...]) -> tuple[Any, ...]:
+    for link in chain:
+        params = {name: tuple(v) if isinstance(v, list) else v for name, v in link.items() if name != "use"}
+        types = steps.load(link["use"])(**params).flow(*types)
+    return types
+
+
+def _check_found(run: Case, found: tuple[Any, ...], promised: Any, names: Case, where: str) -> None:
+    if "gives" in run:
+        wanted = run["gives"] if len(found) > 1 else [run["gives"]]
+        for one, value in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, value, rtol=1e-6, atol=1e-6, err_msg=where)
+    if "shape" in run:
+        assert list(found[0].shape) == run["shape"], where
+    if "dtype" in run:
+        assert found[0].dtype.name == run["dtype"], where
+    for one, value in zip(found, promised or (), strict=bool(promised)):
+        _check_promise(one, value, where)
+    exec(run.get("then", ""), {**names, "found": found[0] if len(found) == 1 else found})
+
+
+def _check_promise(found: Any, promised: Any, where: str) -> None:
+    assert promised.dtype is None or found.dtype.name == promised.dtype, where
+    if promised.shape is not None:
+        sizes = zip(np.shape(found), promised.shape, strict=True)
+        assert all(size == wanted for size, wanted in sizes if isinstance(wanted, int)), (where, np.shape(found), promised)
+    if promised.range is not None and np.size(found):
+        assert promised.range[0] <= np.min(found), (where, promised)
+        assert np.max(found) <= promised.range[1], (where, promised)
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    """A bare tuple is several values; named tuples (`Value`, `Sound`) are one."""
+    if isinstance(value, list) and value and isinstance(value[0], kinds.Value):
+        return tuple(value)
+    return value if type(value) is tuple else (value,)
+
+
+def _encoded(picture: Image.Image, form: str = "PNG", **options: Any) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, form, **options)
+    return stream.getvalue()

@@ -13,9 +13,9 @@ from pathlib import Path
 from dspec.compiler import stages
 from dspec.compiler.bundle import check_digests
 from dspec.compiler.environment import clean_environment
-from dspec.compiler.evidence import counted, evidence, measurement, nothing_measured
+from dspec.compiler.evidence import counted, evidence, measurement, nothing_measured, read_variations
 from dspec.compiler.fitness import lacks, why_not_here
-from dspec.compiler.judge import judge, slo_of
+from dspec.compiler.judge import judge, slo_of, unlike_pytorch
 from dspec.compiler.machine import this_machine
 from dspec.compiler.pipeline import write_pipeline
 from dspec.compiler.placed import placed, placed_all
@@ -29,6 +29,7 @@ from dspec.spec.errors import Diagnostic, DspecError, SpecError
 from dspec.spec.load import Loaded
 from dspec.spec.models import Spec
 from dspec.spec.records import Case, Manifest, Measurement, Reference, Skew, Spread
+from dspec.targets import runtime
 from dspec.targets.protocol import Candidate
 
 GLANCE_S = 3.0  # seconds of load where no latency limit is asked for: figures to look at, not to judge by
@@ -231,6 +232,11 @@ def _measure(
     if _undecided(builder, target_id, manifest, found):
         load, found = under_load(spec.load.max_duration_s)
     fresh = not (proof.hit and load.hit)
+    variations = runtime(manifest.runtime).variations(manifest.options)
+    if variations and (off := unlike_pytorch(spec, target_id, manifest.interface, found)):
+        stage = stages.vary_stage(variations, off, figures, manifest, bundle, environment, captured.reference)
+        tried = run_stage(builder.store, stage, builder.report).value
+        found = found.model_copy(update={"variations": read_variations(tried)})
     if fresh:
         check_digests(bundle)  # the bundle's own code ran in its folder: what is published is what was sealed
     return found, fresh

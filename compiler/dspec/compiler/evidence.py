@@ -14,7 +14,7 @@ from dspec.compiler.fitness import why_not
 from dspec.spec.errors import SpecError
 from dspec.spec.files import read_bounded
 from dspec.spec.models import GATES, Spec, Target
-from dspec.spec.records import Evidence, GateVerdict, Machine, Manifest, Measurement, Skew, Spread
+from dspec.spec.records import Case, Evidence, GateVerdict, Machine, Manifest, Measurement, Skew, Spread
 
 MAX_BYTES = 256 * 2**20
 
@@ -42,6 +42,7 @@ def measurement(
                 **{key: load.get(key) for key in ("latency", "throughput")},
                 "facts": proof.get("facts", {}),
                 "cold_start_s": proof.get("cold_start_s", []),
+                "soak_bytes": proof.get("soak_bytes", []),
                 "artifact": manifest.digests.artifact,
                 "reference": manifest.reference.source,
                 "target": manifest.target,
@@ -53,6 +54,11 @@ def measurement(
             }
         )
     )
+
+
+def read_variations(value: Mapping[str, Any]) -> dict[str, tuple[Case, ...]]:
+    """The value of the stage `vary`, typed."""
+    return {words: tuple(Case.model_validate_json(json.dumps(case)) for case in cases) for words, cases in value.items()}
 
 
 def nothing_measured(manifest: Manifest, machine: Machine, reason: str, skew: Skew | None) -> Measurement:

@@ -13,6 +13,7 @@ from dspec.spec.errors import GateError
 from dspec.targets.shipped.errors import BundleError, RequestError
 from dspec.targets.shipped.golden import Golden, write_golden
 from dspec.targets.shipped.pipeline import Pipeline
+from dspec.targets.shipped.request import LABEL
 
 
 def write_golden_vectors(
@@ -39,7 +40,7 @@ def _chosen(fixtures: Sequence[Mapping[str, Any]], counts: Sequence[int]) -> dic
 def _items(pipeline: Pipeline, reference: Path, chosen: Mapping[str, Mapping[str, Any]]) -> Iterator[Golden]:
     for case in reference_cases(reference, pipeline.fields):
         if case.kind == "fixture" and case.id in chosen:
-            yield _item(pipeline, reference, case, chosen[case.id]["request"])
+            yield _item(pipeline, reference, case, chosen[case.id]["request"] | _label(case))
 
 
 def _item(pipeline: Pipeline, reference: Path, case: Expected, raw: Mapping[str, Any]) -> Golden:
@@ -63,6 +64,11 @@ def _item(pipeline: Pipeline, reference: Path, case: Expected, raw: Mapping[str,
         trace=trace,
         files={name: (reference / name).read_bytes() for name in _files(raw)},
     )
+
+
+def _label(case: Expected) -> dict[str, Any]:
+    """A vector's label travels as a fixture's does, so that quality can be measured with the bundle alone."""
+    return {} if case.expected is None else {LABEL: case.expected}
 
 
 def _files(raw: Mapping[str, Any]) -> list[str]:

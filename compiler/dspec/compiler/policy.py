@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dspec.spec.errors import SpecError
 from dspec.spec.models import Policy, Spec
-from dspec.spec.records import Interface
+from dspec.spec.records import Interface, Port
 
 EXACT = Policy(atol=0.0, rtol=0.0)
 BY_DTYPE = {
@@ -16,13 +17,32 @@ BY_DTYPE = {
 
 def policies(spec: Spec, interface: Interface) -> dict[str, Policy]:
     """Output → policy. The spec's default is for floats: an integer has no reason to drift."""
-    return {name: _policy(spec, name, port.dtype) for name, port in interface.outputs.items()}
+    return {name: _policy(spec, interface, name) for name in interface.outputs}
 
 
-def _policy(spec: Spec, output: str, dtype: str) -> Policy:
+def _policy(spec: Spec, interface: Interface, output: str) -> Policy:
     named = spec.tolerance.outputs.get(output)
-    if named is not None:
-        return named
-    if dtype in BY_DTYPE:
-        return spec.tolerance.default or BY_DTYPE[dtype]
-    return EXACT
+    if named is None:
+        return _by_dtype(spec, interface.outputs[output].dtype)
+    if named.selects and named.atol is None and named.rtol is None:
+        source = _source(named.selects, output, interface)
+        of_source = _by_dtype(spec, source.dtype)
+        return named.model_copy(update={"atol": of_source.atol, "rtol": of_source.rtol})
+    return named
+
+
+def _source(name: str, output: str, interface: Interface) -> Port:
+    found = {**interface.inputs, **interface.outputs}
+    if name not in found:  # the spec left its outputs open, so `check` could not tell
+        raise SpecError.of(
+            "E0320",
+            f"`{output}` selects from `{name}`, which is no input or output",
+            key=f"tolerance.outputs.{output}.selects",
+            expected=", ".join(found),
+            hint="name the tensor that the indices point into",
+        )
+    return found[name]
+
+
+def _by_dtype(spec: Spec, dtype: str) -> Policy:
+    return (spec.tolerance.default or BY_DTYPE[dtype]) if dtype in BY_DTYPE else EXACT

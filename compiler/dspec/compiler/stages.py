@@ -22,6 +22,7 @@ Figures = dict[str, Any]
 READ_LATER = (
     "slo",
     "tolerance",
+    "quality",
     "load",
     "fleet",
     "waivers",
@@ -123,11 +124,32 @@ def proof_stage(figures: Figures, manifest: Manifest, bundle: Path, environment:
     )
 
 
+def vary_stage(
+    variations: Mapping[str, Mapping[str, Any]],
+    cases: frozenset[str],
+    figures: Figures,
+    manifest: Manifest,
+    bundle: Path,
+    environment: Environment,
+    reference: Tree,
+) -> Stage:
+    """Reads the cases that failed, by id."""
+    asked = {"variations": variations, "cases": sorted(cases)}
+    return Stage(
+        name="vary",
+        function="dspec.compiler.measure.vary:vary",
+        request=_subject(manifest) | figures | asked,
+        places=_where(bundle, environment),
+        inputs={"reference": reference} if reference else {},
+    )
+
+
 def figures(policies: Mapping[str, Policy]) -> Figures:
-    """Which k and which masks the policies name, per output."""
+    """Which k, masks and sources of indices the policies name, per output."""
     return {
         "topk": {name: [p.min_topk_agreement.k] for name, p in policies.items() if p.min_topk_agreement},
         "mask": {name: policy.valid for name, policy in policies.items() if policy.valid},
+        "selects": {name: policy.selects for name, policy in policies.items() if policy.selects},
     }
 
 

@@ -1,4 +1,4 @@
-"""Bounds that numbers are judged by: order statistics for percentiles, Student's t for means."""
+"""Bounds that numbers are judged by: order statistics for percentiles, Student's t for means, Wilson's for shares."""
 
 from __future__ import annotations
 
@@ -55,3 +55,29 @@ def mean_bounds(values: Sequence[float]) -> tuple[float, float]:
     t = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     half = t * stdev(values) / math.sqrt(len(values))
     return mean(values) - half, mean(values) + half
+
+
+def share_bounds(hits: int, n: int) -> tuple[float, float]:
+    """One-sided 95 % bounds (lower, upper) of a share; (0, 1) for n = 0.
+
+    The score interval of Wilson (*Journal of the American Statistical Association* 22, 1927), which holds for few trials
+    and for shares near 0 and 1, where the normal interval has no width.
+    """
+    if n == 0:
+        return 0.0, 1.0
+    z, share = NormalDist().inv_cdf(CONFIDENCE), hits / n
+    centre, scale = share + z * z / (2 * n), 1 + z * z / n
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+def correlation_bounds(r: float, n: int) -> tuple[float, float]:
+    """One-sided 95 % bounds (lower, upper) of Pearson's r; (-1, 1) for fewer than four pairs.
+
+    Fisher's transformation: atanh(r) is nearly normal with variance 1 / (n - 3).
+    """
+    if n < 4:
+        return -1.0, 1.0
+    half = NormalDist().inv_cdf(CONFIDENCE) / math.sqrt(n - 3)
+    middle = math.atanh(max(-1 + 1e-15, min(1 - 1e-15, r)))
+    return math.tanh(middle - half), math.tanh(middle + half)

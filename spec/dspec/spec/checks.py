@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dspec.spec import checks_dims, checks_files, checks_limits, checks_targets
+from dspec.spec import checks_dims, checks_files, checks_limits, checks_quality, checks_targets
 from dspec.spec.context import Check, Context
 from dspec.spec.errors import Diagnostic
 
@@ -29,6 +29,10 @@ CHECKS = (
     Check(("load",), checks_limits.load_length),
     Check(("load",), checks_limits.load_shows_percentiles),
     Check(("waivers",), checks_limits.waivers),
+    Check(("quality",), checks_quality.quality),
+    Check(("quality",), checks_quality.repeated),
+    Check(("quality", "fixtures", "request"), checks_quality.labels),
+    Check(("quality", "model.outputs/", "response", "model.dims/"), checks_quality.subjects),
     Check(("request.*.type",), checks_limits.request_fields),
     Check((), checks_limits.requirements),
     Check((), checks_limits.finite),

@@ -28,8 +28,34 @@ def tolerance_names(context: Context) -> Iterator[Diagnostic]:
                                 expected=listed(model.outputs),
                                 hint=did_you_mean(name, model.outputs, "name a declared output"))  # fmt: skip
         yield from _valid_mask(context, (*path, "valid"), policy)
-    if context.spec.tolerance.default:
-        yield from _valid_mask(context, ("tolerance", "default", "valid"), context.spec.tolerance.default)
+        yield from _selects(context, name, policy)
+    default = context.spec.tolerance.default
+    if default:
+        yield from _valid_mask(context, ("tolerance", "default", "valid"), default)
+    if default and default.selects:
+        yield context.found("E0320", ("tolerance", "default", "selects"), "`selects` in the default: outputs of "
+                            "indices are named one by one", expected="`selects` under tolerance.outputs.<output>",
+                            hint="move it to the output that holds indices")  # fmt: skip
+
+
+def _selects(context: Context, output: str, policy: Policy) -> Iterator[Diagnostic]:
+    if policy.selects is None:
+        return
+    path: KeyPath = ("tolerance", "outputs", output, "selects")
+    model = context.spec.model
+    sources = {**model.inputs, **model.outputs}
+    sources.pop(output, None)
+    if policy.selects not in sources and (model.outputs or policy.selects == output):
+        yield context.found("E0320", path, f"`{output}` selects from `{policy.selects}`, which is no other input or output",
+                            expected=listed(sources),
+                            hint=did_you_mean(policy.selects, sources, "name the tensor that the indices point into"))  # fmt: skip
+    tensor = model.outputs.get(output)
+    if tensor and not tensor.dtype.startswith(("int", "uint")):
+        yield context.found("E0321", path, f"`selects` for the output `{output}`, which is {tensor.dtype}",
+                            expected="an output of indices (an integer dtype)", hint="remove `selects`")  # fmt: skip
+    if policy.min_cosine is not None or policy.min_topk_agreement is not None:
+        yield context.found("E0321", path, "`selects` beside min_cosine or min_topk_agreement",
+                            expected="atol and rtol for the values selected", hint="remove one of them")  # fmt: skip
 
 
 def _valid_mask(context: Context, path: KeyPath, policy: Policy) -> Iterator[Diagnostic]:
@@ -42,7 +68,7 @@ def _valid_mask(context: Context, path: KeyPath, policy: Policy) -> Iterator[Dia
 def tolerance_dtypes(context: Context) -> Iterator[Diagnostic]:
     for name, policy in context.spec.tolerance.outputs.items():
         tensor = context.spec.model.outputs.get(name)
-        if tensor is None or tensor.dtype.startswith(("float", "bfloat")):
+        if tensor is None or policy.selects or tensor.dtype.startswith(("float", "bfloat")):
             continue
         for key in ("atol", "rtol", "min_cosine"):
             value = getattr(policy, key)
@@ -58,10 +84,10 @@ def empty_policies(context: Context) -> Iterator[Diagnostic]:
     named = [(("tolerance", "outputs", name), policy) for name, policy in context.spec.tolerance.outputs.items()]
     default = context.spec.tolerance.default
     for path, policy in [*named, *([(("tolerance", "default"), default)] if default else [])]:
-        asked = (policy.atol, policy.rtol, policy.min_cosine, policy.min_topk_agreement)
+        asked = (policy.atol, policy.rtol, policy.min_cosine, policy.min_topk_agreement, policy.selects)
         if all(part is None for part in asked):
             yield context.found("E0324", path, f"`{dotted(path)}` asks for nothing", on="key",
-                                expected="atol and rtol, min_cosine or min_topk_agreement",
+                                expected="atol and rtol, min_cosine, min_topk_agreement or selects",
                                 hint="give a limit, or remove the entry for the default of the dtype")  # fmt: skip
 
 

@@ -28,6 +28,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Callee = Annotated[str, StringConstraints(pattern=r"^[\w./-]+:[A-Za-z_]\w*$")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 DType = Literal["float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
 Place = Literal["host", "graph", "contract"]
@@ -36,6 +37,7 @@ GATES: tuple[Gate, ...] = (
     "parity", "skew", "quality", "latency", "throughput", "cold_start", "memory", "smoke",
 )  # fmt: skip
 
+QualityMetric = Literal["accuracy", "top_k", "recall_at_k", "mean_absolute_error", "correlation"]
 RESERVED = ("evidence", "decision")  # folders and files of a publication beside its targets
 
 _UNITS = {
@@ -190,13 +192,32 @@ class Answer(Frozen):
     source: str = Field(alias="from", description="a model output, or a value that postprocess wrote")
 
 
-class Training(Frozen):
-    """Training-time code that the skew gate holds the shipped pipeline against."""
+class Closeness(Frozen):
+    """How far one tensor may be from the training-time code's: |theirs − ours| ≤ atol + rtol·|theirs|."""
 
-    preprocess: Callee | None = Field(None, description="f(request) → {model input: array of one item}")
-    postprocess: Callee | None = Field(None, description="f({model output: array}) → {response field: value}")
-    atol: NotNegative = 1e-5
+    atol: NotNegative = 0.0
+    rtol: NotNegative = 0.0
+
+
+class Training(Frozen):
+    """Training-time code that the skew gate holds the shipped pipeline against.
+
+    Either function returns the whole, or is a generator that yields (step id, value) after each step it stands for and
+    returns what no yielded step covers: then the first step that differs is named.
+    """
+
+    preprocess: Callee | None = Field(
+        None, description="f(request) → {model input: array of one item}, or a generator of (step id, value)"
+    )
+    postprocess: Callee | None = Field(
+        None,
+        description="f({model output: array of one item}) → {response field: value}, or a generator of (step id, value)",
+    )
+    atol: NotNegative = Field(1e-5, description="for floats; whole numbers and texts are exact")
     rtol: NotNegative = 1e-5
+    tensors: dict[Name, Closeness] = Field(
+        default_factory=dict, description="replaces atol and rtol for that model input, response field or step value"
+    )
 
 
 class Fixtures(Frozen):
@@ -243,6 +264,11 @@ class Policy(Frozen):
     )
     min_topk_agreement: TopK | None = None
     valid: Name | None = Field(None, description="an input; only positions where it is not 0 count")
+    selects: Name | None = Field(
+        None,
+        description="for an output of indices (topk, argmax, sort): the input or output whose last axis they point into; "
+        "atol and rtol then hold for the values selected, so that the order of equal values means nothing",
+    )
 
 
 class Tolerance(Frozen):
@@ -251,6 +277,21 @@ class Tolerance(Frozen):
     )
     outputs: dict[Name, Policy] = Field(default_factory=dict, description="replaces the default for that output")
     max_failing_fixtures: int = Field(0, ge=0)
+
+
+class Quality(Frozen):
+    """One metric over the fixtures whose `expected` labels it. Metric, `of` and `k` say what is measured; limits only judge."""
+
+    metric: QualityMetric = Field(
+        description="accuracy, top_k, recall_at_k, mean_absolute_error, or correlation (Pearson's)"
+    )
+    of: Name = Field(description="a response field, or else a model output; `expected` holds its label")
+    k: int | None = Field(None, ge=1, description="top_k and recall_at_k only")
+    min: Finite | None = Field(None, description="least value, where more is better")
+    max: Finite | None = Field(None, description="greatest value, where less is better (mean_absolute_error)")
+    max_loss: NotNegative | None = Field(
+        None, description="how much worse than PyTorch on the same fixtures, in the metric's own unit"
+    )
 
 
 class Target(Frozen):
@@ -309,5 +350,6 @@ class Spec(Frozen):
     slo: Slo = Field(default_factory=lambda: Slo())
     load: Load = Field(default_factory=lambda: Load())
     tolerance: Tolerance = Field(default_factory=lambda: Tolerance())
+    quality: tuple[Quality, ...] = Field((), description="how good the answers are, where fixtures carry `expected`")
     fleet: Fleet = Field(default_factory=lambda: Fleet())
     waivers: tuple[Waiver, ...] = ()

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from dspec.spec.models import Dim, Frozen, Gate, Spec
+from dspec.spec.models import Dim, Frozen, Gate, QualityMetric, Spec
 
 MANIFEST_SCHEMA = "dspec/bundle/v1alpha1"
 EVIDENCE_SCHEMA = "dspec/evidence/v1alpha1"
@@ -222,10 +222,80 @@ class Throughput(Frozen):
     in_flight: int
 
 
-class Skew(Frozen):
-    """Per model input (or response field): the error of the shipped pipeline against the training-time code."""
+class Parting(Frozen):
+    """A value of one step that the training-time code gave too, and how far the shipped step's is from it.
 
-    cases: tuple[Case, ...]
+    `exact`: whole numbers or texts, which no tolerance covers unless it names them.
+    """
+
+    step: str
+    value: str
+    exact: bool = False
+    error: OutputError
+
+
+class SkewCase(Frozen):
+    """One fixture: `outputs` are model inputs (or values of the response), `steps` those yielded, in pipeline order.
+
+    `exact` names the outputs that are whole numbers or texts on both sides.
+    """
+
+    id: str
+    outputs: dict[str, OutputError]
+    exact: tuple[str, ...] = ()
+    steps: tuple[Parting, ...] = ()
+
+
+class Cause(Frozen):
+    """One thing changed in the shipped pipeline, in words, and what is left of the error then, over the fixtures tried."""
+
+    side: Literal["preprocess", "postprocess"]
+    what: str
+    step: str = ""
+    tried: tuple[str, ...]
+    outputs: dict[str, OutputError]
+
+
+class Skew(Frozen):
+    """The shipped pipeline against the training-time code, before the model and after it, and against itself padded."""
+
+    cases: tuple[SkewCase, ...] = Field((), description="tensors at the model's door, per fixture")
+    answers: tuple[Case, ...] = Field(
+        (), description="what that does to the model's outputs: PyTorch on the shipped tensors against the training-time ones"
+    )
+    responses: tuple[SkewCase, ...] = Field((), description="the response, from PyTorch's own outputs, per fixture")
+    causes: tuple[Cause, ...] = ()
+    padding: tuple[Case, ...] = Field((), description="PyTorch's outputs for a text padded against the same text alone")
+    mask: str = Field("", description="the input that tells padding from text")
+
+
+class QualityFigure(Frozen):
+    """One metric of `quality:` over the labelled fixtures: of this bundle, and of PyTorch through the same pipeline.
+
+    `low` and `high` bound what further fixtures of the same kind would show, each one-sided at 95 %; None: unbounded,
+    there are too few. `broken` says why there is no value.
+    """
+
+    metric: QualityMetric
+    of: str
+    k: int | None = None
+    n: int = Field(description="fixtures that count")
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reference: float | None = Field(None, description="the same metric of PyTorch's answers to the same fixtures")
+    changed: int = Field(0, description="fixtures that count otherwise than PyTorch's answers do")
+    lost: tuple[str, ...] = Field((), description="fixtures that are worse than with PyTorch, the worst first")
+    missed: tuple[str, ...] = Field((), description="fixtures furthest from their label, the worst first")
+    broken: str = ""
+
+
+class QualityFound(Frozen):
+    """`labelled` of `fixtures` carry `expected`."""
+
+    figures: tuple[QualityFigure, ...]
+    fixtures: int
+    labelled: int
 
 
 class Measurement(Frozen):
@@ -246,11 +316,17 @@ class Measurement(Frozen):
         description="held against the whole reference, or the golden vectors"
     )
     parity: Parity | None = None
+    variations: dict[str, tuple[Case, ...]] = Field(
+        default_factory=dict,
+        description="some cases that failed, again with other options of the same bundle: the first as it ships",
+    )
     skew: Skew | None = None
+    quality: QualityFound | None = None
     latency: Latency | None = None
     throughput: Throughput | None = None
     cold_start_s: tuple[float, ...] = ()
     peak_memory_bytes: int | None = None
+    soak_bytes: tuple[int, ...] = Field((), description="resident bytes after each round over many input sizes")
     smoke: str | None = Field(
         None, description="what the self-test in the clean environment answered: `ok` or its error"
     )

@@ -161,6 +161,12 @@ class Runtime(Protocol):
     def missing(self) -> tuple[str, ...]:
         """Distributions that this machine lacks for lowering."""
 
+    def variations(self, options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        """Ways to run one and the same bundle that tell where a mismatch comes from: in words → options.
+
+        The first is the bundle as it is; empty where the runtime has only that.
+        """
+
     def lower(self, job: Job, out: Path) -> Lowered:
         """Write the bundle's model files into `out`; the compiler adds pipeline, golden vectors and manifest."""
 

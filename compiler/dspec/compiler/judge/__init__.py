@@ -38,8 +38,18 @@ def judge(
     return tuple(waive(_joined(found), waivers, today) for found in zip(*rounds, strict=True))
 
 
+def unlike_pytorch(spec: Spec, target: str, interface: Interface, measurement: Measurement) -> frozenset[str]:
+    """The cases of the parity gate whose outputs leave their policies, by id."""
+    return parity.failing(_question(spec, target, interface, measurement))
+
+
 def _verdicts(spec: Spec, target: str, interface: Interface, measurement: Measurement) -> tuple[GateVerdict, ...]:
-    question = Question(
+    question = _question(spec, target, interface, measurement)
+    return tuple(gate(question) for gate in GATES)
+
+
+def _question(spec: Spec, target: str, interface: Interface, measurement: Measurement) -> Question:
+    return Question(
         spec=spec,
         target=spec.targets[target],
         slo=slo_of(spec, target),
@@ -47,7 +57,6 @@ def _verdicts(spec: Spec, target: str, interface: Interface, measurement: Measur
         interface=interface,
         measurement=measurement,
     )
-    return tuple(gate(question) for gate in GATES)
 
 
 def _joined(found: Sequence[GateVerdict]) -> GateVerdict:

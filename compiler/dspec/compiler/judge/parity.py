@@ -39,6 +39,7 @@ def parity(question: Question) -> GateVerdict:
         f"{len(found.cases)} comparisons over {over} on {found.on}, {len(failing)} cases outside (allowed {allowed})"
     )
     if hard or len(failing) > allowed:
+        detail += _varied(question)
         return GateVerdict(gate="parity", verdict="fail", measured=measured, limit=limit, detail=(count, *detail))
     vacuous = [line for name, policy in question.policies.items() if (line := _vacuous(name, policy, found.spread))]
     verdict: Verdict = "inconclusive" if vacuous or not found.cases else "pass"
@@ -49,6 +50,23 @@ def parity(question: Question) -> GateVerdict:
         limit=limit,
         detail=(count, *vacuous, *detail),
     )
+
+
+def failing(question: Question) -> frozenset[str]:
+    """The cases whose outputs leave their policies, by id."""
+    found = question.measurement.parity
+    views = [_view(found.cases, name, policy) for name, policy in question.policies.items()] if found else []
+    return frozenset(case for view in views for case in view.failing)
+
+
+def _varied(question: Question) -> list[str]:
+    """What other options of the same bundle make of some of the failing cases."""
+    lines = []
+    for words, cases in question.measurement.variations.items():
+        off = {case for name, policy in question.policies.items() for case in _view(cases, name, policy).failing}
+        tried = len({case.id for case in cases})
+        lines.append(f"{words}: {len(off)} of {tried} of the failing cases fail")
+    return lines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,6 +204,7 @@ def describe(policy: Policy) -> str:
     words += [] if policy.min_cosine is None else [f"cosine ≥ {policy.min_cosine:g}"]
     if policy.min_topk_agreement:
         words.append(f"top-{policy.min_topk_agreement.k} agreement ≥ {policy.min_topk_agreement.share:g}")
+    words += [f"in the values selected from {policy.selects}"] if policy.selects else []
     words += [f"where {policy.valid} is not 0"] if policy.valid else []
     return ", ".join(words)
 

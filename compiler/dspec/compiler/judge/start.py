@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from dspec.compiler.judge.question import Question
 from dspec.spec.records import GateVerdict, Verdict
+
+SETTLED = 0.02  # of the resident memory: growth below that in half of the rounds is no leak
+PAGE_NOISE = 4 * 2**20
 
 
 def cold_start(question: Question) -> GateVerdict:
@@ -22,11 +27,15 @@ def cold_start(question: Question) -> GateVerdict:
 
 
 def memory(question: Question) -> GateVerdict:
-    """Peak resident memory of the serving process, the largest declared shapes included."""
+    """Peak resident memory of the serving process, the largest declared shapes included.
+
+    A process that still grows with every round over the same sizes has no peak yet: inconclusive.
+    """
     limit, found = question.target.resources.memory, question.measurement.peak_memory_bytes
     measured = f"{found / 2**20:.0f} MiB peak" if found else ""
+    growing = _growing(question.measurement.soak_bytes)
     if limit is None:
-        return GateVerdict(gate="memory", verdict="not asked", measured=measured)
+        return GateVerdict(gate="memory", verdict="not asked", measured=measured, detail=growing)
     words = f"≤ {limit / 2**20:.0f} MiB"
     if absent := question.unmeasured("memory", words):
         return absent
@@ -37,7 +46,21 @@ def memory(question: Question) -> GateVerdict:
             limit=words,
             detail=("this system does not tell it",),
         )
-    return GateVerdict(gate="memory", verdict="pass" if found <= limit else "fail", measured=measured, limit=words)
+    verdict: Verdict = "fail" if found > limit else "inconclusive" if growing else "pass"
+    return GateVerdict(gate="memory", verdict=verdict, measured=measured, limit=words, detail=growing)
+
+
+def _growing(resident: tuple[int, ...]) -> tuple[str, ...]:
+    """A line where the later rounds still added memory; the first warms allocators and arenas."""
+    later = resident[len(resident) // 2 :]
+    steps = [after - before for before, after in pairwise(later)]
+    grown = sum(steps)
+    if len(steps) < 2 or min(steps) <= 0 or grown < max(SETTLED * later[0], PAGE_NOISE):
+        return ()
+    return (
+        f"resident memory still grows with every round over the same sizes: {grown / 2**20:.0f} MiB in the last "
+        f"{len(steps)} of {len(resident)} rounds (with onnxruntime, options.memory_arena: false may bound it)",
+    )
 
 
 def smoke(question: Question) -> GateVerdict:

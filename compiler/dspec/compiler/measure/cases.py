@@ -11,20 +11,27 @@ from typing import Any, Literal
 import numpy as np
 
 from dspec.targets.shipped.golden import read_golden
-from dspec.targets.shipped.request import read_request
+from dspec.targets.shipped.request import LABEL, read_request
 
 Tensors = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Expected:
-    """One case: a raw request (fixtures only), the tensors at the model's door and the answers, batch axis included."""
+    """One case: a raw request (fixtures only), the tensors at the model's door and the answers, batch axis included.
+
+    Attributes:
+        expected: the fixture's label; None where it has none.
+        response: PyTorch's answer to a golden vector, in JSON form; None elsewhere.
+    """
 
     id: str
     kind: Literal["fixture", "shape"]
     request: Mapping[str, Any] | None
     inputs: Tensors
     outputs: Tensors
+    expected: Any = None
+    response: Mapping[str, Any] | None = None
 
 
 def reference_cases(folder: Path, fields: Mapping[str, Any]) -> Iterator[Expected]:
@@ -43,6 +50,7 @@ def reference_cases(folder: Path, fields: Mapping[str, Any]) -> Iterator[Expecte
             request=None if fixture is None else read_request(fields, index["fixtures"][fixture]["request"], folder),
             inputs=_arrays(shard, f"{case['key']}/in/"),
             outputs=_arrays(shard, f"{case['key']}/out/"),
+            expected=None if fixture is None else index["fixtures"][fixture]["expected"],
         )
 
 
@@ -59,4 +67,6 @@ def golden_cases(bundle: Path, fields: Mapping[str, Any]) -> Iterator[Expected]:
             request=read_request(fields, vector.request, vector.folder),
             inputs=vector.door,
             outputs=vector.outputs,
+            expected=vector.request.get(LABEL) if LABEL not in fields else None,
+            response=vector.response,
         )

@@ -18,10 +18,21 @@ CALLS = (1, 2)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """What the spec's policies need to know of each output: which k, and which input masks valid positions."""
+    """What the spec's policies need to know of each output.
+
+    Attributes:
+        topk: which k; `mask`: the input that masks valid positions; `selects`: the input or output it has indices into.
+    """
 
     topk: Mapping[str, tuple[int, ...]]
     mask: Mapping[str, str]
+    selects: Mapping[str, str]
+
+    @classmethod
+    def read(cls, figures: Mapping[str, Any]) -> Wanted:
+        """From the JSON form that `stages.figures` gives."""
+        topk = {name: tuple(ks) for name, ks in figures["topk"].items()}
+        return cls(topk=topk, mask=figures["mask"], selects=figures["selects"])
 
 
 def parity_cases(session: Session, cases: Iterable[Expected], wanted: Wanted, report: Report) -> Iterator[Case]:
@@ -44,23 +55,19 @@ def _case(session: Session, expected: Expected, call: int, wanted: Wanted) -> Ca
             call=call,
             outputs=dict.fromkeys(expected.outputs, reason),
         )
+
+    def held(name: str, mask: Any = None) -> OutputError:
+        source = known[wanted.selects[name]] if name in wanted.selects else None
+        return _error(expected.outputs[name], got.get(name), wanted.topk.get(name, ()), mask, source)
+
+    known = {**expected.inputs, **expected.outputs}
     return Case(
         id=expected.id,
         kind=expected.kind,
         call=call,
-        outputs={
-            name: _error(value, got.get(name), wanted.topk.get(name, ())) for name, value in expected.outputs.items()
-        },
+        outputs={name: held(name) for name in expected.outputs},
         door={name: _error(value, door.get(name)) for name, value in expected.inputs.items()} if door else {},
-        valid={
-            name: _error(
-                expected.outputs[name],
-                got.get(name),
-                wanted.topk.get(name, ()),
-                expected.inputs[mask],
-            )
-            for name, mask in wanted.mask.items()
-        },
+        valid={name: held(name, expected.inputs[mask]) for name, mask in wanted.mask.items()},
     )
 
 
@@ -72,5 +79,5 @@ def _ask(session: Session, expected: Expected) -> tuple[Mapping[str, Any], Mappi
     return answer.inputs, answer.outputs
 
 
-def _error(reference: Any, got: Any, topk: tuple[int, ...] = (), mask: Any = None) -> OutputError:
-    return OutputError.model_validate(compare(reference, got, topk=topk, mask=mask), strict=False)
+def _error(reference: Any, got: Any, topk: tuple[int, ...] = (), mask: Any = None, source: Any = None) -> OutputError:
+    return OutputError.model_validate(compare(reference, got, topk=topk, mask=mask, source=source), strict=False)

@@ -15,6 +15,7 @@ from dspec.compiler.measure import load as loads
 from dspec.compiler.measure.cases import Expected, golden_cases, reference_cases
 from dspec.compiler.measure.parity import Wanted, parity_cases
 from dspec.compiler.measure.smoke import smoke
+from dspec.compiler.measure.soak import of_many_sizes, soak
 from dspec.compiler.stage import Report
 from dspec.spec.records import Parity
 from dspec.targets import runtime
@@ -28,12 +29,12 @@ def prove(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repo
     """Stage `proof`. Value: the parts of a Measurement that need no load."""
     bundle = Path(places["bundle"])
     manifest = json.loads((bundle / "bundle.json").read_text())
-    environment = _environment(places)
-    first = next(_cases(bundle, inputs))
+    environment = environment_of(places)
+    first = next(cases_of(bundle, inputs))
     starts = [_cold_start(manifest, bundle, environment, first) for _ in range(STARTS)]
-    with _session(manifest, bundle, environment) as session:
-        wanted = Wanted(topk={name: tuple(ks) for name, ks in request["topk"].items()}, mask=request["mask"])
-        cases = tuple(parity_cases(session, _cases(bundle, inputs), wanted, report))
+    with open_session(manifest, bundle, environment) as session:
+        cases = tuple(parity_cases(session, cases_of(bundle, inputs), Wanted.read(request), report))
+        resident = soak(session, of_many_sizes(cases_of(bundle, inputs)), report)
         facts, peak = dict(session.facts), peak_memory(session.pid)
     report("smoke test in the clean environment")
     parity = Parity(
@@ -46,6 +47,7 @@ def prove(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repo
             "parity": parity.model_dump(mode="json"),
             "cold_start_s": starts,
             "peak_memory_bytes": peak,
+            "soak_bytes": list(resident),
             "smoke": smoke(bundle, _smoke_request(bundle, inputs), environment),
             "facts": facts,
         }
@@ -56,9 +58,9 @@ def load(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repor
     """Stage `load`. Value: throughput, latency and peak memory under that load."""
     bundle = Path(places["bundle"])
     manifest = json.loads((bundle / "bundle.json").read_text())
-    cases = (case.request for case in _cases(bundle, inputs) if case.request is not None)
+    cases = (case.request for case in cases_of(bundle, inputs) if case.request is not None)
     requests = list(islice(cases, REQUESTS))
-    with _session(manifest, bundle, _environment(places)) as session:
+    with open_session(manifest, bundle, environment_of(places)) as session:
         warmup_ms = loads.warm_up(session, requests)
         throughput = loads.throughput(session, requests, report)
         rate = request["rate_rps"] or min(loads.MODEST_RPS, median(throughput.windows_rps) / 2)
@@ -73,7 +75,7 @@ def load(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repor
     }
 
 
-def _cases(bundle: Path, inputs: Mapping[str, Path]) -> Iterator[Expected]:
+def cases_of(bundle: Path, inputs: Mapping[str, Path]) -> Iterator[Expected]:
     fields = json.loads((bundle / "pipeline" / "pipeline.json").read_text())["request"]
     return reference_cases(inputs["reference"], fields) if "reference" in inputs else golden_cases(bundle, fields)
 
@@ -96,12 +98,12 @@ def _smoke_request(bundle: Path, inputs: Mapping[str, Path]) -> Path:
     return file
 
 
-def _environment(places: Any) -> Environment:
+def environment_of(places: Any) -> Environment:
     return Environment(python=Path(places["python"]), cpus=tuple(places["cpus"]))
 
 
 @contextmanager
-def _session(manifest: Mapping[str, Any], bundle: Path, environment: Environment) -> Iterator[Session]:
+def open_session(manifest: Mapping[str, Any], bundle: Path, environment: Environment) -> Iterator[Session]:
     session = runtime(manifest["runtime"]).open(bundle, environment)
     try:
         yield session
@@ -111,7 +113,7 @@ def _session(manifest: Mapping[str, Any], bundle: Path, environment: Environment
 
 def _cold_start(manifest: Mapping[str, Any], bundle: Path, environment: Environment, first: Expected) -> float:
     start = time.perf_counter()
-    with _session(manifest, bundle, environment) as session:
+    with open_session(manifest, bundle, environment) as session:
         if first.request is not None:
             loads.answered(session, first.request)
         return round(time.perf_counter() - start, 4)

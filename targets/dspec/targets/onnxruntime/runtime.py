@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,6 +41,12 @@ class OnnxRuntime:
     def missing(self) -> tuple[str, ...]:
         """Distributions that lowering needs and this machine lacks."""
         return tuple(name for name in NEEDED if not _installed(name))
+
+    def variations(self, options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        """The graph as it ships, and with fewer of ONNX Runtime's own rewrites."""
+        own = str(options["optimization"])
+        lower = [level for level in ("basic", "disabled") if level != own] if own != "disabled" else []
+        return {f"optimization {level}": {**options, "optimization": level} for level in (own, *lower)}
 
     def lower(self, job: Job, out: Path) -> Lowered:
         """Lay `model/` out and load it once as the bundle will.

@@ -9,11 +9,14 @@ import numpy as np
 
 from .arrays import NUMBERS, Array, position
 from .frontier import CHUNK, Frontier
+from .selection import misplaced, select
 
 Error = dict[str, Any]  # the JSON form of `OutputError`: frontier, cosine, topk, broken
 
 
-def compare(reference: Array, got: Any, *, topk: Sequence[int] = (), mask: Array | None = None) -> Error:
+def compare(
+    reference: Array, got: Any, *, topk: Sequence[int] = (), mask: Array | None = None, source: Array | None = None
+) -> Error:
     """The error of `got` against `reference`, computed in float64.
 
     `frontier` holds the points {ref, diff, index} that decide any (atol, rtol). `cosine` is the
@@ -23,11 +26,18 @@ def compare(reference: Array, got: Any, *, topk: Sequence[int] = (), mask: Array
     to the same value at the same place. `broken` says why there are no numbers: nothing there,
     another dtype or shape, NaN or infinity on one side only, no valid position.
 
-    `mask` (1: counts) covers the leading axes: [batch, seq] for [batch, seq, hidden].
+    `mask` (1: counts) covers the leading axes: [batch, seq] for [batch, seq, hidden]. With `source`
+    both arrays are indices into its last axis, and the values that they select are compared: the
+    order of equal values means nothing.
     """
     broken = _unlike(reference, got)
     if broken:
         return _error(broken=broken)
+    if source is not None:
+        broken = misplaced(source, reference, got)
+        if broken:
+            return _error(broken=broken)
+        reference, got = select(source, reference), select(source, got)
     valid = None
     if mask is not None:
         try:
@@ -58,17 +68,20 @@ def compare_outputs(
 ) -> tuple[dict[str, Error], dict[str, Error]]:
     """(`outputs`, `valid`) of a case: every output, and those with a mask over its positions.
 
-    `policies` name the mask as `valid`: an input, found in `door`; and the k of the top-k share.
+    `policies` name the mask as `valid`: an input, found in `door`; the k of the top-k share; and as
+    `selects` the input or output that an output holds indices into.
     """
     outputs, valid = {}, {}
+    known = {**door, **reference}
     for name, array in reference.items():
         policy = policies.get(name, {})
         agreement = policy.get("min_topk_agreement")
         topk = (int(agreement["k"]),) if agreement else ()
-        outputs[name] = compare(array, got.get(name), topk=topk)
+        source = known[policy["selects"]] if policy.get("selects") else None
+        outputs[name] = compare(array, got.get(name), topk=topk, source=source)
         if policy.get("valid"):
             mask = door[policy["valid"]]
-            valid[name] = compare(array, got.get(name), topk=topk, mask=mask)
+            valid[name] = compare(array, got.get(name), topk=topk, mask=mask, source=source)
     return outputs, valid
 
 

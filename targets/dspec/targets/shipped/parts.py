@@ -24,6 +24,7 @@ COMMON = (
     "pipeline.py",
     "request.py",
     "runner.py",
+    "selection.py",
     "selftest.py",
     "step.py",
     "steps/__init__.py",

@@ -1,0 +1,74 @@
+"""What a session answers while others ask it: quality is measured on the answers that parity asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dspec.compiler.measure.cases import Expected
+from dspec.compiler.quality.labelled import Labelled, chosen
+from dspec.targets.protocol import Answer, Session
+
+
+@dataclass(kw_only=True, slots=True)
+class Heard:
+    """Keeps the first answer to each labelled fixture. `cases` says which fixture is being asked; one thread only.
+
+    Attributes:
+        names: the fields that are kept.
+        pipeline: the content of the bundle's pipeline.json.
+        of_golden: PyTorch's answers, of golden vectors.
+    """
+
+    names: frozenset[str]
+    pipeline: Mapping[str, Any]
+    ours: Labelled = field(default_factory=lambda: Labelled())
+    of_golden: Labelled = field(default_factory=lambda: Labelled())
+    _now: Expected | None = None
+
+    def cases(self, cases: Iterable[Expected]) -> Iterator[Expected]:
+        """The same cases, their labels noted."""
+        for case in cases:
+            self._now = case
+            if case.kind == "fixture":
+                self.ours.expected[case.id] = case.expected
+            if case.response is not None and case.expected is not None:
+                self.of_golden.expected[case.id] = case.expected
+                self.of_golden.answers[case.id] = self._chosen(case.response, case.outputs)
+            yield case
+
+    def hear(self, answer: Answer) -> None:
+        case = self._now
+        if case is not None and case.expected is not None and case.id not in self.ours.answers:
+            self.ours.answers[case.id] = self._chosen(answer.response, answer.outputs)
+
+    def _chosen(self, response: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
+        return chosen(response, outputs, self.names, self.pipeline)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overheard:
+    """A session as it is; what `ask` answers is heard too."""
+
+    session: Session
+    heard: Heard
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return self.session.facts
+
+    @property
+    def pid(self) -> int:
+        return self.session.pid
+
+    def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
+        answer = self.session.ask(request, tensors=tensors)
+        self.heard.hear(answer)
+        return answer
+
+    def run(self, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.session.run(tensors)
+
+    def close(self) -> None:
+        self.session.close()

@@ -1,0 +1,54 @@
+"""Soak: whether the serving process settles, or grows with every round of varying sizes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from dspec.compiler.measure.cases import Expected
+from dspec.compiler.stage import Report
+from dspec.targets.protocol import Session
+
+SIZES = 32  # different sizes in a round
+ROUNDS = 8
+SECONDS = 20.0  # no round starts later: a slow model is soaked less
+
+
+def of_many_sizes(cases: Iterable[Expected]) -> list[Expected]:
+    """The first case of each size, at most SIZES."""
+    found: dict[tuple[tuple[int, ...], ...], Expected] = {}
+    for case in cases:
+        if len(found) == SIZES:
+            break
+        found.setdefault(tuple(array.shape for array in case.inputs.values()), case)
+    return list(found.values())
+
+
+def soak(session: Session, cases: list[Expected], report: Report) -> tuple[int, ...]:
+    """Resident bytes of the serving process after each round over the cases; () where sizes do not vary.
+
+    Row 104 of the faults: an arena that keeps a block per size, or a plan per size, grows without end.
+    """
+    if len(cases) < 2:
+        return ()
+    report(f"soak: rounds over {len(cases)} sizes")
+    resident: list[int] = []
+    end = time.perf_counter() + SECONDS
+    while len(resident) < ROUNDS and time.perf_counter() < end:
+        for case in cases:
+            session.run(case.inputs)
+        found = _resident(session.pid)
+        if found is None:
+            return ()
+        resident.append(found)
+    return tuple(resident)
+
+
+def _resident(pid: int) -> int | None:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(found[0]) * 1024 if found else None
