@@ -80,7 +80,7 @@ def quick(slower: float) -> Iterator[None]:
     """CPU time of this process, so that waiting for a core does not count."""
     start = time.process_time()
     yield
-    assert time.process_time() - start < SECONDS * 4 * slower  # guards against what grows without bound, not a timing
+    assert time.process_time() - start < SECONDS * slower
 
 
 def _answered(folder: Path, data: bytes, slower: float) -> None:
@@ -165,23 +165,23 @@ BOMBS: dict[str, str] = {
     "folded": "a: >-\n" + "  x\n\n" * 50_000,
     "directives": "%A b\n" * 50_000,
     "aliases": "[" + "*a," * 80_000,
-    "unknown keys": SMALL + _many("targts#: 1\n", 4_900),
-    "unknown runtimes": _targets("runtime: onxruntime", 2_400),
-    "unknown hardware": _targets("runtime: onnxruntime, hardware: linux-x86_46", 1_600),
-    "unknown keys of targets": _targets("rntime: onnxruntime", 2_400),
-    "unknown options": _targets("runtime: onnxruntime, options: {optimisation: x}", 1_200),
-    "undeclared dims": _with("[batch, 8]", f"[{_many('d#, ', 9_000)}]"),
-    "undeclared dims beside many": _with("{batch: {min: 1, max: 8}}", f"{{{_many('d#: {max: 3}, ', 1_000)}}}").replace(
-        "[batch, 8]", f"[{_many('e#, ', 5_000)}]"),
-    "missing fixtures": _with("[{file: requests.jsonl}]", f"[{_many('{file: reqests#.jsonl}, ', 3_000)}]"),
-    "missing files": _with("model.py:build", f"model.py:build\n  files: [{_many('fle#.py, ', 4_000)}]"),
-    "missing sources": _code(f"sources: [{_many(repr('*#.pp') + ', ', 5_000)}]"),
+    "unknown keys": SMALL + _many("targts#: 1\n", 1_900),
+    "unknown runtimes": _targets("runtime: onxruntime", 900),
+    "unknown hardware": _targets("runtime: onnxruntime, hardware: linux-x86_46", 600),
+    "unknown keys of targets": _targets("rntime: onnxruntime", 900),
+    "unknown options": _targets("runtime: onnxruntime, options: {optimisation: x}", 450),
+    "undeclared dims": _with("[batch, 8]", f"[{_many('d#, ', 3_500)}]"),
+    "undeclared dims beside many": _with("{batch: {min: 1, max: 8}}", f"{{{_many('d#: {max: 3}, ', 350)}}}").replace(
+        "[batch, 8]", f"[{_many('e#, ', 1_950)}]"),
+    "missing fixtures": _with("[{file: requests.jsonl}]", f"[{_many('{file: reqests#.jsonl}, ', 1_150)}]"),
+    "missing files": _with("model.py:build", f"model.py:build\n  files: [{_many('fle#.py, ', 1_550)}]"),
+    "missing sources": _code(f"sources: [{_many(repr('*#.pp') + ', ', 1_950)}]"),
     "a pattern through links": _code("sources: ['*/*/*/*/*/*/*/*/*/*/*/*/*.pp']"),
     "patterns of stars": _code("sources: ['" + "**/*/" * 60 + "*.pp']"),
-    "steps": SMALL + f"preprocess: [{_many('{id: s#, use: scal, in: x#, out: x}, ', 1_000)}]\n",
-    "parameters": SMALL + f"preprocess: [{_many('{use: scale, fctor: 3}, ', 2_000)}]\n",
-    "python steps": SMALL + f"preprocess: [{_many('{id: s#, python: model.py:bild, in: x, out: x}, ', 900)}]\n",
-    "waivers": SMALL + f"waivers: [{_many('{target: locl, gate: parity, verdict: fail, reason: r, owner: o}, ', 1_300)}]\n",
+    "steps": SMALL + f"preprocess: [{_many('{id: s#, use: scal, in: x#, out: x}, ', 350)}]\n",
+    "parameters": SMALL + f"preprocess: [{_many('{use: scale, fctor: 3}, ', 750)}]\n",
+    "python steps": SMALL + f"preprocess: [{_many('{id: s#, python: model.py:bild, in: x, out: x}, ', 350)}]\n",
+    "waivers": SMALL + f"waivers: [{_many('{target: locl, gate: parity, verdict: fail, reason: r, owner: o}, ', 500)}]\n",
     "an expression": _with("[batch, 2]", "[batch, '" + "(" * 900 + "batch" + ")" * 900 + "']"),
     "a power": _with("[batch, 2]", "[batch, '9**9**9**9**9']"),
     "a size": SMALL + "request: {x: {type: tensor, max_bytes: '" + "9" * 400 + "GiB'}}\n",

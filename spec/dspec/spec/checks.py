@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dspec.spec import checks_dims, checks_files, checks_limits, checks_quality, checks_targets
+from dspec.spec import checks_dims, checks_files, checks_limits, checks_places, checks_quality, checks_targets
 from dspec.spec.context import Check, Context
 from dspec.spec.errors import Diagnostic
 
@@ -23,6 +23,9 @@ CHECKS = (
     Check((), checks_targets.options),
     Check((), checks_targets.hardware),
     Check((), checks_targets.places),
+    Check(("preprocess", "postprocess"), checks_places.order),
+    Check(("model", "request", "response"), checks_places.enters),
+    Check(("model", "request", "response", "tolerance", "quality"), checks_places.leaves),
     Check(("model.inputs/", "model.outputs/"), checks_limits.tolerance_names),
     Check(("model.outputs.*.dtype",), checks_limits.tolerance_dtypes),
     Check(("tolerance",), checks_limits.empty_policies),

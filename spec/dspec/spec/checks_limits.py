@@ -12,6 +12,7 @@ from dspec.spec.errors import Diagnostic
 from dspec.spec.models import Policy
 from dspec.spec.nearest import did_you_mean, listed
 from dspec.spec.nodes import KeyPath, Mapping, Node, Scalar, Sequence
+from dspec.spec.placement import at, writes
 from dspec.spec.sources import dotted
 from dspec.spec.words import is_finite
 
@@ -23,10 +24,11 @@ def tolerance_names(context: Context) -> Iterator[Diagnostic]:
     model = context.spec.model
     for name, policy in context.spec.tolerance.outputs.items():
         path: KeyPath = ("tolerance", "outputs", name)
-        if model.outputs and name not in model.outputs:
+        known = [*model.outputs, *writes(at(context.pipes.postprocess, "graph"))]
+        if model.outputs and name not in known:
             yield context.found("E0320", path, f"a tolerance for `{name}`, which is no output", on="key",
-                                expected=listed(model.outputs),
-                                hint=did_you_mean(name, model.outputs, "name a declared output"))  # fmt: skip
+                                expected=listed(known),
+                                hint=did_you_mean(name, known, "name a declared output"))  # fmt: skip
         yield from _valid_mask(context, (*path, "valid"), policy)
         yield from _selects(context, name, policy)
     default = context.spec.tolerance.default

@@ -17,6 +17,7 @@ from dspec.spec.models import Dim, Frozen, Gate, QualityMetric, Spec
 
 MANIFEST_SCHEMA = "dspec/bundle/v1alpha1"
 EVIDENCE_SCHEMA = "dspec/evidence/v1alpha1"
+MODEL_STAGE = "model"  # among the stages that a serving process times; the others are the steps around it
 NOT_IN_ARTIFACT = ("golden/",)  # depends on the CPU class of the reference, so outside the artifact digest
 
 Verdict = Literal["pass", "fail", "inconclusive", "unmeasured", "not asked"]
@@ -213,6 +214,12 @@ class Latency(Frozen):
     stages_ms: dict[str, float] = Field(description="median milliseconds per stage, measured in the serving process")
     in_process_ms: float = Field(description="median of the serving process's own clock")
     errors: int = 0
+
+    @property
+    def outside_model(self) -> float | None:
+        """The share of the serving process's time that is not the model's; None where no stage was timed."""
+        total = sum(self.stages_ms.values())
+        return 1 - self.stages_ms.get(MODEL_STAGE, 0.0) / total if total else None
 
 
 class Throughput(Frozen):

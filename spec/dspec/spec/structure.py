@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -14,6 +15,8 @@ from dspec.spec.nearest import did_you_mean, listed
 from dspec.spec.nodes import KeyPath, child
 from dspec.spec.sources import SourceMap, dotted
 from dspec.spec.words import EXPECTED, advice, found_words, pattern_words
+
+MAX_TOLD = 256  # more than `load` shows, so that it can say that there are more
 
 
 def explain_errors(error: ValidationError, sources: SourceMap, base: KeyPath, model: Any) -> list[Diagnostic]:
@@ -28,7 +31,8 @@ def explain_errors(error: ValidationError, sources: SourceMap, base: KeyPath, mo
             continue
         kind = found["type"] if found["type"] in ("extra_forbidden", "missing") else "value"
         grouped.setdefault((path, f"{kind}{on_key}"), []).append(found)
-    return [_one(sources, base, path, group, model) for (path, _), group in grouped.items()]
+    told = islice(grouped.items(), MAX_TOLD)  # a nearest name is dear to find, and people read no thousand findings
+    return [_one(sources, base, path, group, model) for (path, _), group in told]
 
 
 def _is_echo(found: Any, node: Any) -> bool:

@@ -13,7 +13,7 @@ from dspec.spec.nodes import Mapping, Node, Scalar, Sequence, Span, Text
 from dspec.spec.scalars import ScalarError, resolve
 
 MAX_DEPTH = 64
-MAX_NODES = 10_000  # after aliases are expanded
+MAX_NODES = 4_000  # after aliases are expanded
 
 _VARIABLE = re.compile(r"\$\{\s*([^}:\s]*)[^}]*\}?")
 _SURROGATE = re.compile("[\ud800-\udfff]")
