@@ -1,4 +1,4 @@
-"""How the training job made model inputs: EfficientNet's published evaluation preprocessing.
+"""How the training job made model inputs, and answers: EfficientNet's published evaluation preprocessing.
 
 In Pillow and numpy, after tensorflow/tpu, models/official/efficientnet/preprocessing.py:
 crop the middle, then resize by bicubic interpolation.
@@ -7,7 +7,7 @@ crop the middle, then resize by bicubic interpolation.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from PIL import Image
@@ -17,15 +17,24 @@ PADDING = 32  # the crop leaves out 32 of 256 pixels
 MEAN, STDDEV = 127.0, 128.0
 
 
-def preprocess(request: Mapping[str, bytes]) -> dict[str, np.ndarray]:
-    """`{"image": encoded bytes}` → `pixels`: float32 [3, 224, 224]."""
+def preprocess(request: Mapping[str, bytes]) -> Iterator[tuple[str, np.ndarray]]:
+    """`{"image": encoded bytes}` → what each step of deploy.yaml stands for, by its id.
+
+    The last, `planes`, is the model's input: float32 [3, 224, 224]. A job that can't be cut into steps returns
+    `{"pixels": …}` instead; then dspec can name the tensor that differs, and no step.
+    """
     with Image.open(io.BytesIO(request["image"])) as opened:
         photo = opened.convert("RGB")
+    yield "photo", np.asarray(photo)
     side = int(SIZE / (SIZE + PADDING) * min(photo.size))
     left, top = ((full - side + 1) // 2 for full in photo.size)
     crop = photo.crop((left, top, left + side, top + side))
-    pixels = np.asarray(crop.resize((SIZE, SIZE), Image.Resampling.BICUBIC), dtype=np.float32)
-    return {"pixels": ((pixels - MEAN) / STDDEV).transpose(2, 0, 1)}
+    yield "crop", np.asarray(crop)
+    small = np.asarray(crop.resize((SIZE, SIZE), Image.Resampling.BICUBIC))
+    yield "small", small
+    normal = (small.astype(np.float32) - MEAN) / STDDEV
+    yield "normal", normal
+    yield "planes", normal.transpose(2, 0, 1)
 
 
 def postprocess(outputs: Mapping[str, np.ndarray]) -> dict[str, list[float]]:

@@ -87,6 +87,7 @@ def test_what_passes_publishes() -> None:
     assert {v.gate: v.verdict for v in verdicts} == {
         "parity": "pass",
         "skew": "not asked",
+        "quality": "not asked",
         "latency": "pass",
         "throughput": "pass",
         "cold_start": "pass",

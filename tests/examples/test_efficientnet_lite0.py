@@ -39,7 +39,7 @@ def logits(efficientnet: Any, efficientnet_model: Any, photos: Photos) -> Logits
     import torch
 
     preprocess = efficientnet.module("training").preprocess
-    stack = np.stack([preprocess({"image": data})["pixels"] for data, _ in photos.values()])
+    stack = np.stack([dict(preprocess({"image": data}))["planes"] for data, _ in photos.values()])
     with torch.inference_mode():
         answers = efficientnet_model(torch.from_numpy(stack))["logits"].numpy()
     return dict(zip(photos, answers, strict=True))
@@ -64,7 +64,7 @@ def test_the_shipped_steps_agree_with_training(efficientnet: Any, photos: Photos
     pipeline = [step.open() for step in STEPS]
     for name, (data, _) in photos.items():
         shipped = functools.reduce(lambda value, step: step(value), pipeline, data)
-        np.testing.assert_array_equal(shipped, preprocess({"image": data})["pixels"], err_msg=name)
+        np.testing.assert_array_equal(shipped, dict(preprocess({"image": data}))["planes"], err_msg=name)
 
 
 def test_the_step_of_our_own_agrees_with_training(efficientnet: Any, logits: Logits) -> None:

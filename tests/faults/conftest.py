@@ -28,11 +28,12 @@ from dspec.compiler.measure.vary import FAILED, varied
 from dspec.compiler.pipeline import write_pipeline
 from dspec.compiler.policy import policies
 from dspec.compiler.seal import seal
+from dspec.compiler.skew.stage import skew_stage
 from dspec.compiler.stage import Outcome, run_stage
 from dspec.compiler.store import Store, Tree, describe, tree_digest
 from dspec.spec.errors import Diagnostic, GateError
 from dspec.spec.load import Loaded, load
-from dspec.spec.records import Case, GateVerdict, Manifest, Measurement, Parity, Reference
+from dspec.spec.records import Case, GateVerdict, Manifest, Measurement, Parity, Reference, Skew
 from dspec.targets import catalogue, runtime
 from dspec.targets.protocol import Answer
 from dspec.targets.shipped.errors import BundleError, RequestError
@@ -86,6 +87,19 @@ class Made:
         found = found.model_copy(update={"variations": self._variations(found)})
         return judge(self.loaded.spec, TARGET, self.manifest.interface, (found,), TODAY)[0]
 
+
+    def skew(self, out: Path) -> tuple[GateVerdict, list[Diagnostic]]:
+        """The verdict of the skew gate, and the warnings of its stage."""
+        stage = stages.skew_stage(self.loaded, (), (), ())
+        assert stage
+        inputs = {"program": out / "captured" / "program", "reference": self.reference, "pipeline": out / "pipeline"}
+        found = skew_stage(json.loads(json.dumps(stage.request)), stage.places, inputs, out, print)
+        record = Skew.model_validate_json(json.dumps(found["value"]))
+        nothing = {"throughput": None, "latency": None, "peak_memory_bytes": None}
+        machine = this_machine(self.manifest.cores)
+        measured = measurement(self.manifest, machine, {}, nothing, golden=False, skew=record)
+        verdicts = judge(self.loaded.spec, TARGET, self.manifest.interface, (measured,), TODAY)
+        return next(verdict for verdict in verdicts if verdict.gate == "skew"), list(found["warnings"])
 
     def _variations(self, found: Measurement) -> dict[str, tuple[Case, ...]]:
         """The failing cases under other options of the same bundle, as the stage `vary` tries them."""
@@ -147,8 +161,8 @@ def make(spec_file: Path, out: Path) -> Made:
     inputs = {**program, "pipeline": out / "pipeline", "artifact0": out / "artifact"}
     lowered = lower_target(json.loads(json.dumps(request)), {}, inputs, folder, lines.append)
     reference = out / "captured" / "reference"
-    counts = stages.golden_stage(loaded.spec, (), ()).request
-    golden = {"reference": reference, "pipeline": folder / "pipeline"}
+    counts = stages.golden_stage(loaded.spec, (), (), unfused=(), whole=()).request
+    golden = {"reference": reference, "unfused": reference, "pipeline": folder / "pipeline", "whole": folder / "pipeline"}
     write_golden_vectors(counts, {}, golden, folder, lines.append)
     origin = Reference.model_validate_json(json.dumps(captured["value"]["reference"]))
     manifest = seal(folder, describe(folder), loaded.spec, TARGET, candidate, lowered["value"], origin)

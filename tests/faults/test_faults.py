@@ -389,7 +389,7 @@ def _chain(chain: list[Case], values: tuple[Any, ...], folder: Path) -> tuple[An
     for link in chain:
         params = {name: value for name, value in link.items() if name != "use"}
         values = _several(open_step(link["use"], params, folder)(*values))
-    return values
+    return tuple(np.asarray(value) if hasattr(value, "__array__") else value for value in values)
 
 
 def _flow(chain: list[Case], types: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -417,7 +417,11 @@ def _check_promise(found: Any, promised: Any, where: str) -> None:
     assert promised.dtype is None or found.dtype.name == promised.dtype, where
     if promised.shape is not None:
         sizes = zip(np.shape(found), promised.shape, strict=True)
-        assert all(size == wanted for size, wanted in sizes if isinstance(wanted, int)), (where, np.shape(found), promised)
+        assert all(size == wanted for size, wanted in sizes if isinstance(wanted, int)), (
+            where,
+            np.shape(found),
+            promised,
+        )
     if promised.range is not None and np.size(found):
         assert promised.range[0] <= np.min(found), (where, promised)
         assert np.max(found) <= promised.range[1], (where, promised)

@@ -17,18 +17,18 @@ from dspec.compiler.evidence import counted, evidence, measurement, nothing_meas
 from dspec.compiler.fitness import lacks, why_not_here
 from dspec.compiler.judge import judge, slo_of, unlike_pytorch
 from dspec.compiler.machine import this_machine
-from dspec.compiler.pipeline import write_pipeline
 from dspec.compiler.placed import placed, placed_all
 from dspec.compiler.policy import policies
 from dspec.compiler.publish import publish, withhold
 from dspec.compiler.results import BuildResult, TargetResult
 from dspec.compiler.seal import seal
+from dspec.compiler.served import Served, fused, pipeline_of
 from dspec.compiler.stage import Outcome, Report, run_stage, work_folder
-from dspec.compiler.store import DamagedBlobError, Store, Tree, locked
+from dspec.compiler.store import DamagedBlobError, Store, Tree, locked, part
 from dspec.spec.errors import Diagnostic, DspecError, SpecError
 from dspec.spec.load import Loaded
 from dspec.spec.models import Spec
-from dspec.spec.records import Case, Manifest, Measurement, Reference, Skew, Spread
+from dspec.spec.records import Interface, Manifest, Measurement, Skew
 from dspec.targets import runtime
 from dspec.targets.protocol import Candidate
 
@@ -49,14 +49,11 @@ class Builder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Captured:
-    """The truth of one build, shared by its targets: program, reference, golden vectors, and the steps around them."""
+    """The truth of one build, shared by its targets: program, reference and pipeline as served, golden vectors."""
 
-    program: Tree
-    reference: Tree
+    served: Served
     golden: Tree
-    pipeline: Tree
-    source: Reference
-    spread: dict[str, Spread]
+    answers: Tree
     skew: Skew | None
     warnings: tuple[Diagnostic, ...]
 
@@ -121,22 +118,50 @@ def _capture(builder: Builder) -> Captured:
         update={"postprocess": (), "response": {}}
     )  # a change after the model captures nothing anew
     try:
-        outcome = run_stage(store, stages.capture_stage(builder.loaded, _pipeline(builder, before)), builder.report)
+        pipeline = pipeline_of(before, builder.loaded.folder, store)
+        outcome = run_stage(store, stages.capture_stage(builder.loaded, pipeline), builder.report)
     except DspecError as error:
         raise placed(_naming_targets(error, spec), builder.loaded) from error
-    pipeline, reference = _pipeline(builder, spec), _part(outcome.tree, "reference")
-    golden = run_stage(store, stages.golden_stage(spec, reference, pipeline), builder.report)
-    skew = outcome.value["skew"]
-    return Captured(
-        program=_part(outcome.tree, "program"),
-        reference=reference,
-        golden=golden.tree,
-        pipeline=pipeline,
-        source=Reference.model_validate_json(json.dumps(outcome.value["reference"])),
-        spread={name: Spread.model_validate(found) for name, found in outcome.value["spread"].items()},
-        skew=None if skew is None else Skew(cases=tuple(Case.model_validate_json(json.dumps(case)) for case in skew)),
-        warnings=outcome.warnings,
+    program, reference = part(outcome.tree, "program"), part(outcome.tree, "reference")
+    interface = Interface.model_validate_json(json.dumps(outcome.value["interface"]))
+    pipeline = pipeline_of(spec, builder.loaded.folder, store, interface)
+    served = fused(
+        builder.loaded, Served.of(spec, program, reference, pipeline, outcome.value), store, builder.report
     )
+    golden = stages.golden_stage(spec, served.reference, served.pipeline, unfused=reference, whole=pipeline)
+    skew, noticed = _skew(builder, program, reference, pipeline)
+    return Captured(
+        served=served,
+        golden=run_stage(store, golden, builder.report).tree,
+        answers=_answers(builder, reference, pipeline),
+        skew=skew,
+        warnings=(*outcome.warnings, *noticed),
+    )
+
+
+def _skew(
+    builder: Builder, program: Tree, reference: Tree, pipeline: Tree
+) -> tuple[Skew | None, tuple[Diagnostic, ...]]:
+    """How far the pipeline is from the training-time code, and from itself padded; None where the spec has nothing to hold."""
+    stage = stages.skew_stage(builder.loaded, program, reference, pipeline)
+    if stage is None:
+        return None, ()
+    try:
+        outcome = run_stage(builder.store, stage, builder.report)
+    except DspecError as error:
+        raise placed(error, builder.loaded) from error
+    return Skew.model_validate_json(json.dumps(outcome.value)), outcome.warnings
+
+
+def _answers(builder: Builder, reference: Tree, pipeline: Tree) -> Tree:
+    """PyTorch's answers to the labelled fixtures, through the whole pipeline; none where `quality` asks for none."""
+    asked = stages.asked(builder.loaded.spec.quality)
+    if not asked:
+        return ()
+    try:
+        return run_stage(builder.store, stages.quality_stage(asked, reference, pipeline), builder.report).tree
+    except DspecError as error:
+        raise placed(error, builder.loaded) from error
 
 
 def _naming_targets(error: DspecError, spec: Spec) -> DspecError:
@@ -147,21 +172,6 @@ def _naming_targets(error: DspecError, spec: Spec) -> DspecError:
     first, *rest = error.diagnostics
     named = Diagnostic(**(first.to_json() | {"notes": (*first.notes, f"blocked targets: {blocked}; none stays open")}))
     return type(error)((named, *rest))
-
-
-def _pipeline(builder: Builder, spec: Spec) -> Tree:
-    with work_folder(builder.store, "pipeline") as work:
-        write_pipeline(spec, builder.loaded.folder, work)
-        return builder.store.keep(work)
-
-
-def _part(tree: Tree, folder: str) -> Tree:
-    prefix = folder + "/"
-    return tuple(
-        entry.model_copy(update={"path": entry.path.removeprefix(prefix)})
-        for entry in tree
-        if entry.path.startswith(prefix)
-    )
 
 
 def _target(builder: Builder, target_id: str, candidate: Candidate, captured: Captured, staging: Path) -> TargetResult:
@@ -178,20 +188,18 @@ def _target(builder: Builder, target_id: str, candidate: Candidate, captured: Ca
 def _proved_target(
     builder: Builder, target_id: str, candidate: Candidate, captured: Captured, staging: Path
 ) -> TargetResult:
-    spec, store = builder.loaded.spec, builder.store
+    spec, store, served = builder.loaded.spec, builder.store, captured.served
     artifacts = tuple(
-        run_stage(store, stages.artifact_stage(wanted, captured.program), builder.report)
+        run_stage(store, stages.artifact_stage(wanted, served.program), builder.report)
         for wanted in candidate.artifacts
     )
-    lowering = stages.lower_stage(spec, target_id, candidate, captured.program, captured.pipeline, artifacts)
+    lowering = stages.lower_stage(served.spec, target_id, candidate, served.program, served.pipeline, artifacts)
     lowered = run_stage(store, lowering, builder.report)
     tree = (*lowered.tree, *captured.golden)
     bundle = store.checkout(tree, staging / target_id)
-    manifest = seal(bundle, tree, spec, target_id, candidate, lowered.value, captured.source)
+    manifest = seal(bundle, tree, served.spec, target_id, candidate, lowered.value, served.source)
     own, fresh = _measure(builder, target_id, manifest, bundle, captured)
-    measurements = counted(
-        own, builder.others, manifest, spec.targets[target_id], builder.loaded.folder, captured.spread
-    )
+    measurements = counted(own, builder.others, manifest, spec.targets[target_id], builder.loaded.folder, served.spread)
     verdicts = judge(spec, target_id, manifest.interface, measurements, builder.today)
     record = evidence(spec, builder.loaded.folder, manifest, measurements, verdicts)
     (staging / "evidence").mkdir(exist_ok=True)
@@ -219,11 +227,15 @@ def _measure(
         return nothing_measured(manifest, machine, reason, captured.skew), False
     environment = clean_environment(bundle / "requirements.txt", target.resources.cores, builder.report)
     figures = stages.figures(policies(spec, manifest.interface))
-    stage = stages.proof_stage(figures, manifest, bundle, environment, captured.reference)
+    asked = stages.asked(spec.quality)
+    stage = stages.proof_stage(
+        figures, asked, manifest, bundle, environment, captured.served.reference, answers=captured.answers
+    )
     proof = run_stage(builder.store, stage, builder.report, anew=builder.remeasure)
 
     def under_load(duration_s: float) -> tuple[Outcome, Measurement]:
-        stage = stages.load_stage(manifest, spec.load.rate_rps, duration_s, bundle, environment, captured.reference)
+        reference = captured.served.reference
+        stage = stages.load_stage(manifest, spec.load.rate_rps, duration_s, bundle, environment, reference)
         load = run_stage(builder.store, stage, builder.report, anew=builder.remeasure)
         return load, measurement(manifest, machine, proof.value, load.value, golden=False, skew=captured.skew)
 
@@ -234,7 +246,7 @@ def _measure(
     fresh = not (proof.hit and load.hit)
     variations = runtime(manifest.runtime).variations(manifest.options)
     if variations and (off := unlike_pytorch(spec, target_id, manifest.interface, found)):
-        stage = stages.vary_stage(variations, off, figures, manifest, bundle, environment, captured.reference)
+        stage = stages.vary_stage(variations, off, figures, manifest, bundle, environment, captured.served.reference)
         tried = run_stage(builder.store, stage, builder.report).value
         found = found.model_copy(update={"variations": read_variations(tried)})
     if fresh:

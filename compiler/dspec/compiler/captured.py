@@ -15,7 +15,7 @@ from dspec.spec.records import digest
 
 
 def capture_stage(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, report: Report) -> dict[str, Any]:
-    """Stage `capture`: `program/` and `reference/` below `out`. Value: where the answers come from, how they vary, and how far the training-time code is."""
+    """Stage `capture`: `program/` and `reference/` below `out`. Value: where the answers come from, and how they vary."""
     result = capture(
         CaptureRequest(
             spec=Spec.model_validate_json(json.dumps(request["spec"])),
@@ -29,14 +29,15 @@ def capture_stage(request: Any, places: Any, inputs: Mapping[str, Path], out: Pa
         report,
     )
     return {
-        "value": _value(out / "reference"),
+        "value": {"interface": result.interface.model_dump(mode="json"), **described(out / "reference")},
         "warnings": result.warnings,
         "read": result.read,
         "distributions": result.distributions,
     }
 
 
-def _value(folder: Path) -> dict[str, Any]:
+def described(folder: Path) -> dict[str, Any]:
+    """What the manifest says of a reference folder, and how its answers vary."""
     index = json.loads((folder / "index.json").read_text())
     shards = sorted({case["shard"] for case in index["cases"]})
     answers = [[name, sha256_of(folder / name)] for name in shards]
@@ -45,4 +46,4 @@ def _value(folder: Path) -> dict[str, Any]:
         "fixtures": len(index["fixtures"]),
         "source": digest([index["fixtures"], index["cases"], answers]),
     }
-    return {"reference": reference, "spread": index["spread"], "skew": index["skew"]}
+    return {"reference": reference, "spread": index["spread"]}

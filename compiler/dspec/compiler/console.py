@@ -69,6 +69,8 @@ def _show_target(target: TargetResult) -> None:
             print(f"\n{target.target}: {found.gate} {found.verdict}, waived by {found.waived_by}")
         elif found.verdict not in ("pass", "not asked"):
             _show_verdict(target.target, found)
+        elif found.gate == "quality" and found.measured:
+            print(f"\n{target.target}: quality {found.verdict}: {found.measured}; limit: {found.limit}")
 
 
 def _show_error(target: str, error: DspecError) -> None:

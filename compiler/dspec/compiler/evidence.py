@@ -37,7 +37,7 @@ def measurement(
     return Measurement.model_validate_json(
         json.dumps(
             {
-                **{key: proof.get(key) for key in ("parity", "smoke")},
+                **{key: proof.get(key) for key in ("parity", "quality", "smoke")},
                 "skew": skew and skew.model_dump(mode="json"),
                 **{key: load.get(key) for key in ("latency", "throughput")},
                 "facts": proof.get("facts", {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,23 @@ from dspec.targets.shipped.request import LABEL
 def write_golden_vectors(
     request: Any, places: Any, inputs: Mapping[str, Path], out: Path, report: Report
 ) -> dict[str, Any]:
-    """Stage `golden`: `golden/` below `out`, the first `counts[n]` fixtures of source n; no policy yet."""
-    pipeline, reference = Pipeline.load(inputs["pipeline"]), inputs["reference"]
+    """Stage `golden`: `golden/` below `out`, the first `counts[n]` fixtures of source n; no policy yet.
+
+    The value after each step and the response are those of the path on which every step runs on the host. Where steps
+    are fused with the model, it comes as `whole` (pipeline) and `unfused` (reference) beside what is served.
+    """
+    served, reference = Pipeline.load(inputs["pipeline"]), inputs["reference"]
+    whole = Pipeline.load(inputs["whole"]) if "whole" in inputs else served
     index = json.loads((reference / "index.json").read_text())
     chosen = _chosen(index["fixtures"], request["counts"])
-    write_golden(out / "golden", _items(pipeline, reference, chosen))
+    before = reference_cases(inputs.get("unfused", reference), whole.fields)
+    pairs = zip(reference_cases(reference, served.fields), before, strict=True)
+    items = (
+        _item(served, whole, reference, case, unfused, chosen[case.id]["request"] | _label(case))
+        for case, unfused in pairs
+        if case.kind == "fixture" and case.id in chosen
+    )
+    write_golden(out / "golden", items)
     return {"value": {"vectors": len(chosen)}}
 
 
@@ -37,18 +49,16 @@ def _chosen(fixtures: Sequence[Mapping[str, Any]], counts: Sequence[int]) -> dic
     return chosen
 
 
-def _items(pipeline: Pipeline, reference: Path, chosen: Mapping[str, Mapping[str, Any]]) -> Iterator[Golden]:
-    for case in reference_cases(reference, pipeline.fields):
-        if case.kind == "fixture" and case.id in chosen:
-            yield _item(pipeline, reference, case, chosen[case.id]["request"] | _label(case))
-
-
-def _item(pipeline: Pipeline, reference: Path, case: Expected, raw: Mapping[str, Any]) -> Golden:
+def _item(
+    served: Pipeline, whole: Pipeline, reference: Path, case: Expected, unfused: Expected, raw: Mapping[str, Any]
+) -> Golden:
     trace: list[tuple[str, str, Any]] = []
     assert case.request is not None
+    assert unfused.request is not None
     try:
-        door = pipeline.before(case.request, trace)
-        response = pipeline.after(case.outputs, trace)
+        door = served.before(case.request)
+        whole.before(unfused.request, trace)
+        response = whole.after(unfused.outputs, trace)
     except (RequestError, BundleError) as error:
         raise GateError.of(
             "E0704",

@@ -18,9 +18,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 import dspec.targets.shipped as shipped
-from dspec.compiler.pipeline import code_path, write_pipeline_json
+from dspec.compiler.pipeline import code_path, lay_pipeline
 from dspec.compiler.stage import Report
-from dspec.compiler.store import link_or_copy, walk
 from dspec.spec.models import Spec
 from dspec.spec.records import Interface, TensorDigest
 from dspec.targets import builder, catalogue, runtime
@@ -63,7 +62,7 @@ def lower_target(request: Any, places: Any, inputs: Inputs, out: Path, report: R
     job = _job(request, spec, program, inputs)
     report(f"lowering for {job.target_id}")
     lowered = runtime(job.candidate.runtime).lower(job, out)
-    _lay_pipeline(spec, program.interface, inputs["pipeline"], out / "pipeline")
+    lay_pipeline(spec, program.interface, inputs["pipeline"], out / "pipeline")
     requirements = _requirements(spec, lowered, out / "pipeline")
     (out / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
     _ship_code(spec, lowered, out / "dspec_bundle")
@@ -99,14 +98,6 @@ def candidate_from_json(value: Any) -> Candidate:
         variant=value["variant"],
         artifacts=wanted,
     )
-
-
-def _lay_pipeline(spec: Spec, interface: Interface, source: Path, target: Path) -> None:
-    for name in walk(source):
-        if name != "pipeline.json":
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            link_or_copy(source / name, target / name)
-    write_pipeline_json(spec, interface, target)
 
 
 def _requirements(spec: Spec, lowered: Lowered, pipeline: Path) -> list[str]:

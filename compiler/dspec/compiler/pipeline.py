@@ -7,19 +7,32 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from dspec.compiler.store import link_or_copy, walk
 from dspec.spec.files import locate
 from dspec.spec.models import BATCH, Spec, StepUse
 from dspec.spec.records import Interface
 
 
-def write_pipeline(spec: Spec, folder: Path, out: Path) -> None:
-    """Copy assets and python steps of `spec` (which lies in `folder`) below `out`, and write pipeline.json."""
+def write_pipeline(spec: Spec, folder: Path, out: Path, interface: Interface | None = None) -> None:
+    """Copy assets and python steps of `spec` (which lies in `folder`) below `out`, and write pipeline.json.
+
+    `interface`: the model's, where capture knows it already.
+    """
     for step in (*spec.preprocess, *spec.postprocess):
         for name, source in step.assets.items():
             _copy(locate(source, folder), out / _asset(step, name))
         if step.python:
             _copy(folder / step.python.partition(":")[0], out / code_path(step))
-    write_pipeline_json(spec, declared_interface(spec), out)
+    write_pipeline_json(spec, interface or declared_interface(spec), out)
+
+
+def lay_pipeline(spec: Spec, interface: Interface, source: Path, target: Path) -> None:
+    """The files of the pipeline in `source` below `target`, with a pipeline.json of their own."""
+    for name in walk(source):
+        if name != "pipeline.json":
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(source / name, target / name)
+    write_pipeline_json(spec, interface, target)
 
 
 def write_pipeline_json(spec: Spec, interface: Interface, out: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,19 +11,24 @@ from typing import Literal
 from dspec.compiler.defaults import Default, defaults
 from dspec.compiler.judge import judge, slo_of
 from dspec.compiler.judge.parity import describe
+from dspec.compiler.judge.skew import limit as skew_limit
 from dspec.compiler.lower import imported_by
-from dspec.compiler.pipeline import declared_interface
 from dspec.compiler.placed import placed
 from dspec.compiler.policy import policies
-from dspec.spec.catalogue import Catalogue
+from dspec.spec import flows
+from dspec.spec.catalogue import Catalogue, Value
+from dspec.spec.doors import doors
 from dspec.spec.errors import Diagnostic, DspecError
+from dspec.spec.fit import describe as kind_of
 from dspec.spec.load import Loaded
-from dspec.spec.models import GATES, Policy, Slo, Spec, StepUse
+from dspec.spec.models import GATES, Slo, Spec, StepUse
 from dspec.spec.pysource import parsed
-from dspec.spec.records import GateVerdict, Machine, Measurement
+from dspec.spec.records import GateVerdict, Interface, Machine, Measurement
+from dspec.targets import catalogue as known_catalogue
 from dspec.targets import runtime
 from dspec.targets.protocol import Candidate
 
+Section = Literal["preprocess", "model", "postprocess"]
 NOT_YET = "0" * 64  # the digest of what no build has made
 
 
@@ -48,25 +53,32 @@ class Route:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepPlace:
-    """Where one step runs, what it reads and writes, and the distributions it needs there."""
+    """Where one step runs and why, what it reads and writes, and the distributions it needs there.
 
-    section: Literal["preprocess", "postprocess"]
+    `gives` holds, for each value written, kind, dtype, shape of one item and range, as far as the spec tells. The model
+    stands among the steps, in a section of its own.
+    """
+
+    section: Section
     id: str
     use: str
     place: str
+    why: str
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    gives: tuple[str, ...]
     requires: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """`tolerance` maps each declared output to its policy in words; empty where capture finds the outputs."""
+    """`door`: what enters and leaves the graph; `tolerance`: what leaves it → its policy in words; empty until capture finds it."""
 
     name: str
     version: str
     routes: tuple[Route, ...]
     steps: tuple[StepPlace, ...]
+    door: Interface
     tolerance: Mapping[str, str]
     defaults: tuple[Default, ...]
 
@@ -79,12 +91,14 @@ class Plan:
 def plan(loaded: Loaded, catalogue: Catalogue, today: datetime.date) -> Plan:
     """The plan of a valid spec; a target's refusals stand at its route, at lines of the spec. Waivers count by `today`."""
     spec = loaded.spec
-    found = policies(spec, declared_interface(spec))
+    door = doors(spec, catalogue).interface(spec)
+    found = policies(spec, door)
     return Plan(
         name=spec.name,
         version=spec.version,
         routes=tuple(_route(loaded, target_id, today) for target_id in spec.targets),
-        steps=tuple(_steps(spec, catalogue, loaded.folder)),
+        steps=tuple(_steps(loaded, catalogue)),
+        door=door,
         tolerance={output: describe(policy) for output, policy in found.items()},
         defaults=defaults(loaded),
     )
@@ -117,11 +131,11 @@ def _candidates(loaded: Loaded, target_id: str) -> tuple[tuple[Candidate, ...], 
 
 
 def _gates(spec: Spec, target_id: str, today: datetime.date) -> tuple[GateVerdict, ...]:
-    interface = declared_interface(spec)
+    interface = doors(spec, known_catalogue()).interface(spec)
     found = policies(spec, interface)
     limits = {
         "parity": "; ".join(f"{output} {describe(policy)}" for output, policy in found.items()),
-        "skew": describe(Policy(atol=spec.training.atol, rtol=spec.training.rtol)),
+        "skew": skew_limit(spec.training),
     }
     gates = judge(spec, target_id, interface, (_nothing(target_id),), today)
     return tuple(
@@ -146,24 +160,44 @@ def _nothing(target_id: str) -> Measurement:
     )
 
 
-def _steps(spec: Spec, catalogue: Catalogue, folder: Path) -> list[StepPlace]:
-    sections: tuple[tuple[Literal["preprocess", "postprocess"], tuple[StepUse, ...]], ...] = (
-        ("preprocess", spec.preprocess),
-        ("postprocess", spec.postprocess),
+def _steps(loaded: Loaded, catalogue: Catalogue) -> Iterator[StepPlace]:
+    spec = loaded.spec
+    before, after = flows.before(spec, catalogue), flows.after(spec, catalogue)
+    yield from _section(loaded, catalogue, "preprocess", spec.preprocess, before)
+    yield StepPlace(
+        section="model",
+        id="(the model)",
+        use=spec.model.factory,
+        place="graph",
+        why="",
+        reads=tuple(spec.model.inputs),
+        writes=tuple(spec.model.outputs),
+        gives=tuple(_kind(after[name], tensor.range) for name, tensor in spec.model.outputs.items()),
+        requires=(),
     )
-    return [
-        StepPlace(
+    yield from _section(loaded, catalogue, "postprocess", spec.postprocess, after)
+
+
+def _section(
+    loaded: Loaded, catalogue: Catalogue, section: Section, steps: tuple[StepUse, ...], values: Mapping[str, Value]
+) -> Iterator[StepPlace]:
+    for number, step in enumerate(steps):
+        declared = loaded.sources.node((section, number, "place")) is not None
+        yield StepPlace(
             section=section,
             id=step.id,
             use=step.python or step.use,
             place=step.place,
+            why="declared" if declared else "default",
             reads=step.inputs,
             writes=step.outputs,
-            requires=_requires(step, catalogue, folder),
+            gives=tuple(_kind(values[name], values[name].range) for name in step.outputs),
+            requires=_requires(step, catalogue, loaded.folder) if step.place == "host" else (),
         )
-        for section, steps in sections
-        for step in steps
-    ]
+
+
+def _kind(value: Value, bounds: tuple[float, float] | None) -> str:
+    return kind_of(value) + (f" from {bounds[0]:g} to {bounds[1]:g}" if bounds else "")
 
 
 def _requires(step: StepUse, catalogue: Catalogue, folder: Path) -> tuple[str, ...]:

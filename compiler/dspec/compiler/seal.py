@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dspec.compiler.policy import policies
+from dspec.compiler.stages import asked
 from dspec.compiler.store import Tree
 from dspec.spec.files import sha256_of
 from dspec.spec.models import Spec
@@ -118,6 +119,7 @@ def _policy(spec: Spec, interface: Interface) -> str:
     body = {
         "tolerance": {name: policy.model_dump(mode="json") for name, policy in policies(spec, interface).items()},
         "max_failing": spec.tolerance.max_failing_fixtures,
+        "quality": asked(spec.quality),
         "load": spec.load.model_dump(mode="json"),
     }
     return json.dumps(body, indent=1) + "\n"

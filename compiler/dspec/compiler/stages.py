@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from dspec.compiler.stage import Outcome, Stage
 from dspec.compiler.store import Tree
 from dspec.spec.files import locate, sha256_of
 from dspec.spec.load import Loaded
-from dspec.spec.models import Policy, Spec, Target
+from dspec.spec.models import Policy, Quality, Spec, Target
 from dspec.spec.records import Manifest
 from dspec.targets import runtime
 from dspec.targets.protocol import Candidate, Environment, Wanted
 
 Figures = dict[str, Any]
+Asked = list[dict[str, Any]]  # metric, of and k of each entry of `quality:`
 READ_LATER = (
     "slo",
     "tolerance",
@@ -43,12 +44,13 @@ def _json(spec: Spec, targets: Mapping[str, Any], without: tuple[str, ...] = ())
 
 
 def capture_stage(loaded: Loaded, pipeline: Tree) -> Stage:
-    """Reads the model, the request, the steps before it, the fixtures and the training-time code."""
+    """Reads the model, the request, the steps before it and the fixtures."""
     spec, folder = loaded.spec, loaded.folder
     weights = locate(spec.model.weights, folder) if spec.model.weights else None
     any_target = {"any": {"runtime": "any"}}  # capture is the same for every target
-    body = _json(spec, any_target, ("name", "version", "owner", "postprocess", "response"))
+    body = _json(spec, any_target, ("name", "version", "owner", "postprocess", "response", "training"))
     body |= {"name": "any", "fixtures": [{"file": fixtures.file} for fixtures in spec.fixtures]}
+    body["preprocess"] = [step | {"place": "host"} for step in body["preprocess"]]  # as every step is captured
     return Stage(
         name="capture",
         function="dspec.compiler.captured:capture_stage",
@@ -67,6 +69,38 @@ def capture_stage(loaded: Loaded, pipeline: Tree) -> Stage:
         environment=reference_environment(),
         folder=folder,
     )
+
+
+def fuse_stage(loaded: Loaded, program: Tree) -> Stage:
+    """Reads the types of the request, the steps, and what of them is asked for."""
+    return Stage(
+        name="fuse",
+        function="dspec.compiler.fuse.program:fuse_program",
+        request={"spec": _wiring(loaded.spec)},
+        places={"spec_file": str(loaded.path)},
+        inputs={"program": program},
+        environment=reference_environment(),
+    )
+
+
+def refer_stage(spec: Spec, program: Tree, fused: Tree, reference: Tree, whole: Tree, served: Tree) -> Stage:
+    """`whole` is the pipeline with every step on the host, `served` that of the steps which stay there."""
+    trees = {"program": program, "fused": fused, "reference": reference, "whole": whole, "served": served}
+    return Stage(
+        name="refer",
+        function="dspec.compiler.fuse.reference:fuse_reference",
+        request={"spec": _wiring(spec)},
+        inputs=trees,
+        environment=reference_environment(),
+    )
+
+
+def _wiring(spec: Spec) -> dict[str, Any]:
+    """What fusing reads of a spec: the way of a request, and the model's door."""
+    unread = ("version", "owner", "training")
+    body = _json(spec, {"any": {"runtime": "any"}}, unread)
+    door = {key: body["model"][key] for key in ("factory", "inputs", "outputs", "dims")} | {"factory": "any:any"}
+    return body | {"name": "any", "model": door, "fixtures": [{"file": "any"}]}
 
 
 def artifact_stage(wanted: Wanted, program: Tree) -> Stage:
@@ -102,25 +136,74 @@ def lower_stage(
     )
 
 
-def golden_stage(spec: Spec, reference: Tree, pipeline: Tree) -> Stage:
-    """Reads how many fixtures of each source travel."""
+def skew_stage(loaded: Loaded, program: Tree, reference: Tree, pipeline: Tree) -> Stage | None:
+    """Reads the training-time code and everything it is held against; None where there is nothing to hold.
+
+    Not its tolerances: how far both are apart does not depend on what is let pass.
+    """
+    spec = loaded.spec
+    if not (spec.training.preprocess or spec.training.postprocess or any(s.use == "tokenize" for s in spec.preprocess)):
+        return None
+    body = _json(spec, {"any": {"runtime": "any"}}, ("name", "version", "owner"))
+    training = {"preprocess": spec.training.preprocess, "postprocess": spec.training.postprocess}
+    body |= {"name": "any", "training": training, "fixtures": [{"file": fixtures.file} for fixtures in spec.fixtures]}
+    return Stage(
+        name="skew",
+        function="dspec.compiler.skew.stage:skew_stage",
+        request={"spec": body, "files": [sha256_of(loaded.folder / name) for name in spec.model.files]},
+        places={"folder": str(loaded.folder), "spec_file": str(loaded.path)},
+        inputs={"program": program, "reference": reference, "pipeline": pipeline},
+        environment=reference_environment(),
+        folder=loaded.folder,
+    )
+
+
+def golden_stage(spec: Spec, reference: Tree, pipeline: Tree, *, unfused: Tree, whole: Tree) -> Stage:
+    """Reads how many fixtures of each source travel. `unfused` and `whole`: reference and pipeline with every step on the host."""
     counts = [0 if fixtures.private else fixtures.golden for fixtures in spec.fixtures]
     return Stage(
         name="golden",
         function="dspec.compiler.golden:write_golden_vectors",
         request={"counts": counts},
+        inputs={"reference": reference, "pipeline": pipeline, "unfused": unfused, "whole": whole},
+    )
+
+
+def quality_stage(asked: Asked, reference: Tree, pipeline: Tree) -> Stage:
+    """Reads, of `quality:`, what is measured: limits are judged by."""
+    return Stage(
+        name="quality",
+        function="dspec.compiler.quality.reference:answer_labelled",
+        request={"asked": asked},
         inputs={"reference": reference, "pipeline": pipeline},
     )
 
 
-def proof_stage(figures: Figures, manifest: Manifest, bundle: Path, environment: Environment, reference: Tree) -> Stage:
-    """Reads, of the tolerances, only which figures they are stated in. Without a reference: the golden vectors."""
+def asked(quality: Iterable[Quality]) -> Asked:
+    """The part of `quality:` that decides what is measured."""
+    return [{"metric": entry.metric, "of": entry.of, "k": entry.k} for entry in quality]
+
+
+def proof_stage(
+    figures: Figures,
+    asked: Asked,
+    manifest: Manifest,
+    bundle: Path,
+    environment: Environment,
+    reference: Tree,
+    answers: Tree = (),
+) -> Stage:
+    """Reads, of the tolerances, only which figures they are stated in. Without a reference: the golden vectors.
+
+    `asked`: the metrics of `quality:`; `answers`: PyTorch's to the labelled fixtures.
+    """
+    trees = {"reference": reference, "answers": answers}
     return Stage(
         name="proof",
         function="dspec.compiler.measure.stages:prove",
-        request=_subject(manifest) | figures,
+        request=_subject(manifest) | figures | {"quality": asked},
         places=_where(bundle, environment),
-        inputs={"reference": reference} if reference else {},
+        inputs={name: tree for name, tree in trees.items() if tree},
     )
 
 

@@ -57,6 +57,16 @@ def tree_digest(tree: Tree) -> str:
     return digest([entry.model_dump(mode="json") for entry in tree])
 
 
+def part(tree: Tree, folder: str) -> Tree:
+    """What lies in a folder of a tree."""
+    prefix = folder + "/"
+    return tuple(
+        entry.model_copy(update={"path": entry.path.removeprefix(prefix)})
+        for entry in tree
+        if entry.path.startswith(prefix)
+    )
+
+
 MARKER = "dspec-store"
 
 

@@ -48,8 +48,11 @@ def _against(found: GateVerdict) -> str:
 def _outside(target: TargetResult) -> str:
     """The share of the serving process's time that is not the model."""
     found = target.measurement.latency if target.measurement else None
-    total = sum(found.stages_ms.values()) if found else 0.0
-    return f"{1 - found.stages_ms.get('model', 0.0) / total:.0%}" if found and total else "unmeasured"
+    share = found.outside_model if found else None
+    if found is None or share is None:
+        return "unmeasured"
+    total = sum(found.stages_ms.values())
+    return f"{share:.0%}\n  {share * total:.3g} of {total:.3g} ms"
 
 
 def _verdict(target: TargetResult) -> str:

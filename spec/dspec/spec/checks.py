@@ -45,6 +45,7 @@ CHECKS = (
     Check((), checks_files.sources),
     Check(("model.weights",), checks_files.weights),
     Check((), checks_files.training),
+    Check(("model.inputs/", "model.outputs/", "response"), checks_files.training_tensors),
     Check((), checks_files.steps),
 )
 

@@ -75,6 +75,18 @@ def training(context: Context) -> Iterator[Diagnostic]:
             yield from _callee(context, ("training", key), callee)
 
 
+def training_tensors(context: Context) -> Iterator[Diagnostic]:
+    """A tolerance of its own for something that the training-time code is held by."""
+    spec = context.spec
+    written = [name for step in (*spec.preprocess, *spec.postprocess) for name in step.outputs]
+    known = list(dict.fromkeys((*spec.model.inputs, *(spec.response or spec.model.outputs), *written)))
+    for name in spec.training.tensors:
+        if name not in known and (spec.response or spec.model.outputs):
+            yield context.found("E0320", ("training", "tensors", name), f"a tolerance for `{name}`, which is no model input, "
+                                "response field or step value", on="key", expected=listed(known),
+                                hint=did_you_mean(name, known, "name one of them"))  # fmt: skip
+
+
 def steps(context: Context) -> Iterator[Diagnostic]:
     for step in context.pipes.checked:
         if step.python is not None:

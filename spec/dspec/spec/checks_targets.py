@@ -8,12 +8,12 @@ from fnmatch import fnmatchcase
 
 from pydantic import BaseModel, ValidationError
 
-from dspec.spec.catalogue import RuntimeEntry
+from dspec.spec.catalogue import RuntimeEntry, StepEntry
 from dspec.spec.context import Context
 from dspec.spec.errors import Diagnostic, SpecError
 from dspec.spec.foreign import runtime_answer
 from dspec.spec.hardware import HOST, Profile, profile
-from dspec.spec.models import Target
+from dspec.spec.models import Place, Target
 from dspec.spec.nearest import listed
 from dspec.spec.structure import explain_errors
 from dspec.spec.written import options_model
@@ -95,10 +95,17 @@ def places(context: Context) -> Iterator[Diagnostic]:
             continue
         if place not in step.entry.places:
             yield context.found("E0328", path, f"step `{step.use}` can't run in place `{place}`",
-                                expected=listed(step.entry.places), hint=f"write `place: {step.entry.places[0]}`")  # fmt: skip
+                                expected=listed(step.entry.places), hint=_elsewhere(context, place, step.entry))  # fmt: skip
             continue
         for name, target, entry in _served(context):
             if place not in entry.places:
                 yield context.found("E0328", path, f"target `{name}` ({target.runtime}) offers no place `{place}` "
                                     f"for step `{step.use}`", expected=listed(entry.places),
                                     hint=f"write `place: {entry.places[0]}`, or give the target another runtime")  # fmt: skip
+
+
+def _elsewhere(context: Context, place: Place, entry: StepEntry) -> str:
+    hint = f"write `place: {entry.places[0]}`"
+    if any(place in runtime.places for runtime in context.catalogue.runtimes.values()):
+        return hint
+    return f"{hint}: no runtime offers `{place}` yet, for any step"

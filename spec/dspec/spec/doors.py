@@ -10,7 +10,7 @@ from dspec.spec.catalogue import Catalogue, Size, Value
 from dspec.spec.fit import ANY, ARRAYS, item_shape
 from dspec.spec.flows import Values, after, before, follow
 from dspec.spec.models import BATCH, Spec, Tensor
-from dspec.spec.placement import Misplaced, at, cone, entries, leaving, reads
+from dspec.spec.placement import Misplaced, at, cone, entries, fused_before, leaving, reads
 from dspec.spec.records import Interface, Port
 
 
@@ -51,7 +51,7 @@ class _Inputs:
 
     def __init__(self, spec: Spec, catalogue: Catalogue) -> None:
         self.spec = spec
-        self.steps = at(spec.preprocess, "graph")
+        self.steps = fused_before(spec)
         self.made = {name: reads(cone(self.steps, name)) for name in spec.model.inputs}
         values = before(spec, catalogue) if self.steps else {}
         self.marked = {name: _marked(name, values[name], catalogue) for name in reads(self.steps) if name in values}

@@ -285,7 +285,9 @@ class Quality(Frozen):
     metric: QualityMetric = Field(
         description="accuracy, top_k, recall_at_k, mean_absolute_error, or correlation (Pearson's)"
     )
-    of: Name = Field(description="a response field, or else a model output; `expected` holds its label")
+    of: Name = Field(
+        description="a response field, or else a model output; a fixture's `expected` is its label, or an object {field: label}"
+    )
     k: int | None = Field(None, ge=1, description="top_k and recall_at_k only")
     min: Finite | None = Field(None, description="least value, where more is better")
     max: Finite | None = Field(None, description="greatest value, where less is better (mean_absolute_error)")

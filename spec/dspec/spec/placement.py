@@ -87,9 +87,16 @@ def writes(steps: Iterable[StepUse]) -> list[str]:
     return [name for step in steps for name in step.outputs]
 
 
+def fused_before(spec: Spec) -> tuple[StepUse, ...]:
+    """The steps in the graph that some input of the model comes from; what leads nowhere is left out."""
+    steps = at(spec.preprocess, "graph")
+    wanted = {step.id for name in spec.model.inputs for step in cone(steps, name)}
+    return tuple(step for step in steps if step.id in wanted)
+
+
 def entries(spec: Spec) -> list[str]:
     """What enters the graph, in the order of the model's inputs: an input that steps of the graph make, by what they read."""
-    steps = at(spec.preprocess, "graph")
+    steps = fused_before(spec)
     found: dict[str, None] = {}
     for name in spec.model.inputs:
         found |= dict.fromkeys(reads(cone(steps, name)) or [name])

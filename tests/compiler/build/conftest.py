@@ -130,3 +130,23 @@ def project(built: Project, tmp_path: Path) -> Project:
     """A copy of the published project with its store, to be changed."""
     shutil.copytree(built.folder, tmp_path / "tiny")
     return Project(tmp_path / "tiny")
+
+
+@pytest.fixture(scope="session")
+def label() -> Callable[[Path], list[int]]:
+    """Labels the fixtures of a project's folder with the class that PyTorch gives the best score; gives the labels."""
+    return write_labels
+
+
+def write_labels(folder: Path) -> list[int]:
+    import torch
+
+    names: dict[str, Any] = {}
+    exec((folder / "model.py").read_text(), names)
+    rows = [json.loads(line) for line in (folder / "fixtures.jsonl").read_text().splitlines()]
+    with torch.inference_mode():
+        scores = names["build"](32)(torch.tensor([row["x"] for row in rows]))["scores"]
+    labels: list[int] = scores.argmax(-1).tolist()
+    labelled = [row | {"expected": best} for row, best in zip(rows, labels, strict=True)]
+    (folder / "fixtures.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labelled))
+    return labels

@@ -180,6 +180,21 @@ def test_one_bad_fixture_among_many(target: Callable[[str], tuple[Any, Any]], tm
     assert f"fixtures.jsonl:{count * 7 // 9 + 1}" in "\n".join(parity["detail"])
 
 
+def test_quality_stops_a_lie_that_the_tolerance_lets_pass(
+    target: Callable[[str], tuple[Any, Any]], label: Callable[[Path], list[int]], tmp_path: Path
+) -> None:
+    label(tmp_path / "lies")
+    with (tmp_path / "lies" / "deploy.yaml").open("a") as spec:
+        spec.write("tolerance: {default: {atol: 100}}\nquality: [{metric: accuracy, of: scores, max_loss: 0.1}]\n")
+    _, result = target("channels")
+    assert result["exit_code"] == 1, result
+    verdicts = {found["gate"]: found for found in result["targets"][0]["verdicts"]}
+    assert verdicts["parity"]["verdict"] == "inconclusive"  # what lets everything pass proves nothing
+    assert verdicts["quality"]["verdict"] == "fail"
+    assert "(PyTorch 1, n 16)" in verdicts["quality"]["measured"]
+    assert "worse than with PyTorch: fixtures.jsonl:" in "\n".join(verdicts["quality"]["detail"])
+
+
 STATEFUL = """
 import numpy as np
 

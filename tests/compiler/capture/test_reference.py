@@ -62,7 +62,6 @@ def test_fixtures_and_shape_points(run: Any) -> None:
     assert index["threads"] == 1
     assert index["torch"].startswith("2.")
     assert index["cpu"].startswith(("x86-64-", "arm64-"))
-    assert index["skew"] is None
     for case, inputs, outputs in captured.cases():
         assert inputs["ids"].shape == (case["sizes"]["batch"], case["sizes"]["seq"])
         assert set(inputs["ids"].ravel()) <= set(range(5, 11))
@@ -178,53 +177,6 @@ def test_npz_that_is_cut(run: Any, tmp_path: Path) -> None:
     (tmp_path / "spec" / "rows.npz").write_bytes(whole[:100])
     said = refused(SpecError, run, SOURCE, MODEL, fixtures=[{"file": "rows.npz"}])
     assert "rows.npz is no .npz of plain arrays" in said
-
-
-TRAINING = """import numpy as np
-
-def encode(request):
-    ids = np.array(request["ids"]) % 49
-    return {"ids": ids, "mask": np.ones_like(ids)}
-
-def broken(request):
-    return request["text"]
-
-def odd(request):
-    return {"tokens": 1}
-
-def partial(request):
-    return {"ids": request["ids"]}
-"""
-
-
-def train(run: Any, tmp_path: Path, name: str) -> Any:
-    (tmp_path / "spec").mkdir(exist_ok=True)
-    (tmp_path / "spec" / "training.py").write_text(TRAINING)
-    lines = [*ROWS, {"ids": [49, 1], "mask": [1, 1]}]
-    return run(SOURCE, MODEL, lines=lines, training={"preprocess": f"training.py:{name}"})
-
-
-def test_skew_cases(run: Any, tmp_path: Path) -> None:
-    captured = train(run, tmp_path, "encode")
-    skew = captured.index["skew"]
-    assert [case["id"] for case in skew] == [f"rows.jsonl:{n}" for n in (1, 2, 3, 4)]
-    worst = [max(p["diff"] for p in case["outputs"]["ids"]["frontier"] or [{"diff": 0}]) for case in skew]
-    assert worst == [0, 0, 0, 49]
-    assert {path.name for path in captured.result.read} >= {"model.py", "training.py"}
-
-
-def test_training_that_gives_less(run: Any, tmp_path: Path) -> None:
-    skew = train(run, tmp_path, "partial").index["skew"]
-    assert skew[0]["outputs"]["mask"]["broken"] == "the training code gives no such input"
-
-
-def test_training_that_fails(run: Any, tmp_path: Path) -> None:
-    with pytest.raises(SpecError) as caught:
-        train(run, tmp_path, "broken")
-    assert "training.py:8: error E0454: training.py:broken on rows.jsonl:1: KeyError: 'text'" in str(caught.value)
-    with pytest.raises(SpecError) as caught:
-        train(run, tmp_path, "odd")
-    assert "returned tokens, which is no model input" in str(caught.value)
 
 
 def test_an_answer_that_is_not_finite(run: Any) -> None:

@@ -62,7 +62,7 @@ def test_the_smallest_spec(said: Callable[..., tuple[int, str]]) -> None:
         "  skew        no     no training.preprocess",
         "  latency     no",
         "  smoke       yes",
-        "  none: a request is the model's own inputs",
+        "  steps: none, a request is the model's own inputs",
         '  version = "1"',
         "  model.dims.batch.min = 1",
         "  model.weights: the module keeps the weights its factory gave it",
@@ -104,7 +104,7 @@ def test_a_target_overrides_the_slo(said: Callable[..., tuple[int, str]]) -> Non
     found = _json(said, more, "{runtime: onnxruntime}", own)["targets"]["local"]
     assert found["slo"]["latency_ms"] == {"p50": 10, "p95": 20}
     assert found["gates"]["latency"]["limit"] == "p50 ≤ 10 ms, p95 ≤ 20 ms"
-    assert {gate for gate, asked in found["gates"].items() if not asked["asked"]} == {"skew"}
+    assert {gate for gate, asked in found["gates"].items() if not asked["asked"]} == {"quality", "skew"}
     assert found["gates"]["memory"]["limit"] == "≤ 1024 MiB"
 
 
@@ -139,9 +139,39 @@ def test_steps_of_the_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(EXAMPLES / "efficientnet_lite0" / "deploy.yaml"), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     steps = {step["id"]: step for step in found["steps"]}
-    assert list(steps) == ["photo", "crop", "small", "normal", "planes", "best"]
-    assert steps["photo"] == {"section": "preprocess", "id": "photo", "use": "decode", "place": "host", "reads": ["image"],
-                              "writes": ["photo"], "requires": ["numpy", "pillow"]}  # fmt: skip
+    assert list(steps) == ["photo", "crop", "small", "normal", "planes", "(the model)", "best"]
+    assert steps["photo"] == {"section": "preprocess", "id": "photo", "use": "decode", "place": "host", "why": "default",
+                              "reads": ["image"], "writes": ["photo"], "gives": ["image uint8 [?, ?, 3] from 0 to 255"],
+                              "requires": ["numpy", "pillow"]}  # fmt: skip
     assert steps["best"]["use"] == "answer.py:top5"
     assert "numpy" in steps["best"]["requires"]
     assert found["tolerance"]["logits"].startswith("atol 0.0001, rtol 0.001, top-5 agreement ≥ 1")
+
+
+FUSED = """\
+request: {rows: {type: tensor, dtype: uint8, shape: [4]}}
+preprocess: [{use: scale, factor: 0.5, place: graph}]
+postprocess: [{use: softmax, in: y, out: shares, place: graph}]
+"""
+
+
+def test_where_each_step_runs_and_why(said: Callable[..., tuple[int, str]]) -> None:
+    code, text = said(FUSED)
+    assert code == 0, text
+    for line in (
+        "scale        scale           graph  declared  rows   x       tensor float32 [4]",
+        "(the model)  model.py:build  graph            x      y       tensor float32 [2]",
+        "softmax      softmax         graph  declared  y      shares  tensor float32 [2] from 0 to 1",
+        "enters the graph: rows uint8 [batch, 4]",
+        "leaves the graph: n int64 [batch], shares float32 [batch, 2]",
+        "parity      yes    n atol 0, rtol 0",
+    ):
+        assert f"  {line}" in text, text
+    assert "shares atol 0.0001, rtol 0.001" in text
+    assert "y atol" not in text
+
+
+def test_a_second_target_refers_to_the_table_of_the_first(said: Callable[..., tuple[int, str]]) -> None:
+    _, text = said("", "targets:\n", "targets:\n  other: {runtime: onnxruntime}\n")
+    assert text.count("  steps: none") == 1
+    assert "  steps as for other" in text

@@ -14,21 +14,20 @@ import pytest
 import torch
 
 from dspec.spec.errors import ExportError, SpecError
-from dspec.spec.models import Fixtures, Model, Spec, StepUse, Target, Tensor
+from dspec.spec.models import Fixtures, Model, Spec, Target, Tensor
 from dspec.targets.onnxruntime import runtime as module
 from dspec.targets.onnxruntime.options import Options
 from dspec.targets.onnxruntime.runtime import RUNTIME
 from dspec.targets.protocol import Artifact, Job, Program, Wanted
 
 
-def spec_of(ports: Mapping[str, str], steps: tuple[StepUse, ...] = ()) -> Spec:
+def spec_of(ports: Mapping[str, str]) -> Spec:
     inputs = {name: Tensor(dtype=cast(Any, dtype), shape=(2,)) for name, dtype in ports.items()}
     model = Model(factory="model.py:build", inputs=inputs)
     return Spec(
         api_version="dspec/v1alpha1",
         name="net",
         model=model,
-        preprocess=steps,
         fixtures=(Fixtures(file="x.jsonl"),),
         targets={"fleet": Target(runtime="onnxruntime")},
     )
@@ -50,27 +49,22 @@ def test_one_candidate_with_the_artifact_it_asks_for() -> None:
     assert found.reasons
 
 
-IN_GRAPH = StepUse(id="scale", use="normalize", place="graph", inputs=("a",), outputs=("x",))
-Refused = tuple[Mapping[str, str], tuple[StepUse, ...], dict[str, Any], tuple[str, ...]]
+Refused = tuple[Mapping[str, str], dict[str, Any], tuple[str, ...]]
 REFUSED: dict[str, Refused] = {
     "dtype": (
-        {"x": "bfloat16"}, (), {},
+        {"x": "bfloat16"}, {},
         ("E0517", "input x is bfloat16, which ONNX Runtime can't serve on a CPU", "declare it float32"),
     ),
-    "place": (
-        {"x": "float32"}, (IN_GRAPH,), {},
-        ("E0517", "step scale has place: graph, which runtime onnxruntime does not offer yet", "place: host"),
-    ),
-    "opset": ({"x": "float32"}, (), {"opset": 11}, ("E0518", "option opset is 11", "18 and above")),
-    "threads": ({"x": "float32"}, (), {"inter_op_threads": 0}, ("E0518", "option inter_op_threads is 0", "1 and above")),
+    "opset": ({"x": "float32"}, {"opset": 11}, ("E0518", "option opset is 11", "18 and above")),
+    "threads": ({"x": "float32"}, {"inter_op_threads": 0}, ("E0518", "option inter_op_threads is 0", "1 and above")),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_before_anything_runs(case: str) -> None:
-    ports, steps, options, texts = REFUSED[case]
+    ports, options, texts = REFUSED[case]
     with pytest.raises(SpecError) as caught:
-        RUNTIME.candidates(spec_of(ports, steps), Target(runtime="onnxruntime", options=options))
+        RUNTIME.candidates(spec_of(ports), Target(runtime="onnxruntime", options=options))
     for text in texts:
         assert text in str(caught.value)
 

@@ -43,11 +43,14 @@ class Flat(nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Tensors in spec order, in and out."""
+        args, keywords = self.call.arguments(self.tied(tensors))
+        return self.answers.select(self.module(*args, **keywords))
+
+    def tied(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors, sizes of one dim told to be equal, with copies of those that forward changes."""
         first: dict[str, Any] = {}
         for place in self.axes:
             size = tensors[place.input].shape[place.axis]
             self.noted.symbols[place] = size.node.expr if isinstance(size, torch.SymInt) else size
             torch._check(size == first.setdefault(place.dim, size))  # type: ignore[no-untyped-call]
-        given = [tensor.clone() if number in self.copied else tensor for number, tensor in enumerate(tensors)]
-        args, keywords = self.call.arguments(given)
-        return self.answers.select(self.module(*args, **keywords))
+        return [tensor.clone() if number in self.copied else tensor for number, tensor in enumerate(tensors)]

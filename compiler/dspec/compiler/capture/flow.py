@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch import nn
 
@@ -24,7 +23,6 @@ from dspec.compiler.capture.probe import Probe, differs, probe
 from dspec.compiler.capture.program import write_program
 from dspec.compiler.capture.reference import Reference, read_pool
 from dspec.compiler.capture.shapes import Arrays, at_sizes, example_sizes, is_dynamic, used_dims
-from dspec.compiler.capture.skew import Training
 from dspec.compiler.capture.usercode import UserCode
 from dspec.spec.errors import Diagnostic
 from dspec.spec.models import BATCH, Spec
@@ -48,7 +46,6 @@ def capture(request: CaptureRequest, report: Report) -> CaptureResult:
     with code.importable(), quiet_machine():
         report("building the module")
         eager, built = _module(request, code, report)
-        training = _training(request.spec, code)
         check_declared(request.spec, code)
         fixtures = Fixtures(request.spec, request.folder, open_pipeline(request.pipeline))
         example = _example(request.spec, eager.module, fixtures)
@@ -65,7 +62,6 @@ def capture(request: CaptureRequest, report: Report) -> CaptureResult:
             fixtures=fixtures,
             pool=example.pool,
             example=example.sizes,
-            training=training and Training(*training, code, fixtures.pipeline.door),
         )
         odd, read = reference.write(request.reference_out, report)
         loaded = closure(request.spec, code)
@@ -91,11 +87,6 @@ def _module(request: CaptureRequest, code: UserCode, report: Report) -> tuple[Ea
         if value is not None and not isinstance(value, bool):
             report(f"forward's {name} is no input: it stays {value!r}")
     return Eager(module=module, call=call, inputs=spec.model.inputs, code=code), warnings
-
-
-def _training(spec: Spec, code: UserCode) -> tuple[Callable[..., Any], str] | None:
-    callee = spec.training.preprocess
-    return (code.load(callee, "training.preprocess"), callee) if callee else None
 
 
 def _example(spec: Spec, module: nn.Module, fixtures: Fixtures) -> Example:

@@ -17,9 +17,9 @@ from torch import nn
 from dspec.compiler.capture.answers import Answers, StructureError, structure_changed
 from dspec.compiler.capture.eager import Eager
 from dspec.compiler.capture.fixtures import Fixture, Fixtures
+from dspec.compiler.capture.scaled import Scaled
 from dspec.compiler.capture.shapes import Array, Arrays, at_sizes, shape_points, sizes_of, used_dims, words
 from dspec.compiler.capture.shards import ReferenceWriter
-from dspec.compiler.capture.skew import Training
 from dspec.compiler.capture.spread import Varying
 from dspec.compiler.capture.state import State
 from dspec.spec.dims import ExpressionError, evaluate
@@ -40,7 +40,7 @@ class Seen:
     """What the fixtures showed. `odd`: output → the first fixture it was not finite on; `read`: files they name."""
 
     varying: dict[str, Varying]
-    skew: list[Any] = field(default_factory=list)
+    scaled: Scaled
     odd: dict[str, str] = field(default_factory=dict)
     read: set[Path] = field(default_factory=set)
 
@@ -70,7 +70,6 @@ class Reference:
     fixtures: Fixtures
     pool: Sequence[Arrays]
     example: Mapping[str, int]
-    training: Training | None
 
     def write(self, out: Path, report: Report) -> tuple[tuple[Diagnostic, ...], tuple[Path, ...]]:
         """Fill the reference folder; gives warnings and the files that fixtures name.
@@ -79,13 +78,17 @@ class Reference:
         is in float64 afterwards: nothing may use it any more.
         """
         writer = ReferenceWriter(out)
-        seen = Seen(varying={name: Varying() for name in self.answers.names})
+        spec = self.fixtures.spec
+        seen = Seen(varying={name: Varying() for name in self.answers.names}, scaled=Scaled.of(spec))
         self._run_fixtures(writer, seen, report)
         self._run_points(writer, report)
         self.state.check(self.eager.module)
         report("reference: noise floor in float64")
         spread = self._spread(seen.varying)
-        warnings = tuple(_not_finite(name, where) for name, where in seen.odd.items())
+        warnings = (
+            *(_not_finite(name, where) for name, where in seen.odd.items()),
+            *seen.scaled.warnings(spec.preprocess),
+        )
         writer.finish(
             {
                 "spread": {name: found.model_dump(mode="json") for name, found in spread.items()},
@@ -93,7 +96,6 @@ class Reference:
                 "cpu": cpu_class(),
                 "threads": torch.get_num_threads(),
                 "warnings": [warning.message for warning in warnings],
-                "skew": seen.skew if self.training else None,
             }
         )
         return warnings, tuple(sorted(seen.read))
@@ -108,15 +110,14 @@ class Reference:
             writer.add_fixture(fixture, fields)
             writer.add("fixture", fixture.id, sizes_of(arrays, self.eager.inputs), arrays, outputs)
             seen.add(fixture, outputs)
+            seen.scaled.add(arrays)
             seen.read |= set(_named_files(fixture, fields))
-            if self.training:
-                seen.skew.append(self.training.case(fixture, arrays).model_dump(mode="json"))
 
     def _run_points(self, writer: ReferenceWriter, report: Report) -> None:
         for point in self._points():
             report(f"reference: {words(point)}")
             arrays = self._at(point)
-            writer.add("shape", f"shape {words(point)}", point, arrays, self._run(arrays, words(point)))
+            writer.add("shape", f"shape {words(point)}", point, arrays, self._run(arrays, words(point), at=point))
 
     def _dims(self) -> dict[str, Dim]:
         return used_dims(self.eager.inputs, self.interface.dims)
@@ -127,7 +128,7 @@ class Reference:
     def _at(self, sizes: Mapping[str, int]) -> Arrays:
         return at_sizes(self.pool, self.eager.inputs, sizes, self.interface.batch)
 
-    def _run(self, arrays: Arrays, where: str, hint: str = _SIZE_HINT) -> Arrays:
+    def _run(self, arrays: Arrays, where: str, hint: str = _SIZE_HINT, at: Mapping[str, int] | None = None) -> Arrays:
         """The answers; an error says at which sizes the module itself fails."""
         try:
             outputs = self.eager.answers(arrays, self.answers)
@@ -135,11 +136,44 @@ class Reference:
             raise structure_changed(str(error), f"at {where}") from error
         except Exception as error:
             code = self.eager.code
+            limits = self._limits(at) if at else ()
             raise code.blame(
-                error, f"PyTorch itself fails at {where}", kind=ExportError, code="E0453", hint=hint, key="model.dims"
+                error,
+                f"PyTorch itself fails at {where}",
+                kind=ExportError,
+                code="E0453",
+                hint=f"{'; '.join(limits)}, or correct the line" if limits else hint,
+                key="model.dims",
             ) from error
         self._check_shapes(outputs, sizes_of(arrays, self.eager.inputs), where)
         return outputs
+
+    def _limits(self, point: Mapping[str, int]) -> tuple[str, ...]:
+        """What to narrow: for each dim too large for the module, the greatest size that it runs, found by halving.
+
+        A table may have more rows than positions that can be used (RoBERTa's begin at 2), so no file tells this.
+        """
+        return tuple(
+            f"narrow {name}.max to {most}, the most that PyTorch runs"
+            for name, dim in self._dims().items()
+            if point[name] > self.example[name] and (most := self._most(name, dim, point[name])) < point[name]
+        )
+
+    def _most(self, name: str, dim: Dim, failed: int) -> int:
+        good, bad = self.example[name] // dim.multiple_of, failed // dim.multiple_of
+        if self._runs({**self.example, name: bad * dim.multiple_of}):
+            return failed
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if self._runs({**self.example, name: middle * dim.multiple_of}) else (good, middle)
+        return good * dim.multiple_of
+
+    def _runs(self, sizes: Mapping[str, int]) -> bool:
+        try:
+            self.eager.answers(self._at(sizes), self.answers)
+        except Exception:
+            return False
+        return True
 
     def _check_shapes(self, outputs: Arrays, sizes: Mapping[str, int], where: str) -> None:
         for name, array in outputs.items():

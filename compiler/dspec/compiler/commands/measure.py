@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dspec.compiler import stages
 from dspec.compiler.bundle import check_digests, read_policy
@@ -15,7 +17,7 @@ from dspec.compiler.machine import granted_cpus, this_machine
 from dspec.compiler.stage import Report, run_stage
 from dspec.compiler.store import Store, write_whole
 from dspec.spec.errors import NotProvedError, SpecError
-from dspec.spec.models import Load
+from dspec.spec.models import Load, Quality
 from dspec.spec.records import Manifest, Measurement
 
 
@@ -48,7 +50,8 @@ def _measure(manifest: Manifest, bundle: Path, name: str, report: Report) -> Mea
     with tempfile.TemporaryDirectory(prefix="dspec-") as folder:  # numbers asked for now are taken now
         store = Store(root=Path(folder))
         figures = _figures(policy["tolerance"])
-        proof = run_stage(store, stages.proof_stage(figures, manifest, bundle, environment, ()), report)
+        asked = _asked(policy)
+        proof = run_stage(store, stages.proof_stage(figures, asked, manifest, bundle, environment, ()), report)
         loaded = run_stage(
             store,
             stages.load_stage(manifest, load.rate_rps, load.duration_s, bundle, environment, ()),
@@ -56,6 +59,15 @@ def _measure(manifest: Manifest, bundle: Path, name: str, report: Report) -> Mea
         )
     machine = this_machine(manifest.cores, name)
     return measurement(manifest, machine, proof.value, loaded.value, golden=True)
+
+
+def _asked(policy: Mapping[str, Any]) -> stages.Asked:
+    """Which metrics the bundle is to be measured by; bundles of dspec 0.1 name none."""
+    try:
+        return stages.asked(Quality.model_validate(entry) for entry in policy.get("quality", ()))
+    except (TypeError, ValueError) as error:
+        message = f"golden/policy.json names a quality that is none: {str(error).splitlines()[0]}"
+        raise SpecError.of("E0717", message, hint="build the bundle again") from error
 
 
 def _figures(tolerance: dict[str, dict[str, object]]) -> stages.Figures:

@@ -11,13 +11,13 @@ from typing import Any
 
 from dspec.compiler.console import table
 from dspec.compiler.defaults import Default
-from dspec.compiler.plan import Plan, Route, plan
+from dspec.compiler.plan import Plan, Route, StepPlace, plan
 from dspec.spec.load import Loaded, load
 from dspec.spec.records import GateVerdict
 from dspec.spec.render import render
 from dspec.targets import catalogue
 
-STEP_HEADINGS = ("step", "use", "place", "reads", "writes", "requires")
+STEP_HEADINGS = ("step", "use", "runs", "why", "reads", "writes", "gives", "requires")
 GATE_HEADINGS = ("gate", "asked", "limit")
 
 
@@ -40,6 +40,7 @@ def plan_json(found: Plan, loaded: Loaded) -> dict[str, Any]:
         "version": found.version,
         "targets": {route.target: _route_json(route) for route in found.routes},
         "steps": [asdict(step) for step in found.steps],
+        "door": found.door.model_dump(mode="json", include={"inputs", "outputs"}),
         "tolerance": dict(found.tolerance),
         "defaults": [asdict(one) for one in found.defaults],
         "warnings": [one.to_json() for one in loaded.warnings],
@@ -80,8 +81,7 @@ def _text(found: Plan, loaded: Loaded) -> Iterator[str]:
     yield f"{found.name}, version {found.version}"
     for route in found.routes:
         yield from _route(route, found)
-    yield "\nsteps"
-    yield _indented(_steps(found)) if found.steps else "  none: a request is the model's own inputs"
+        yield from _steps(found, route, found.routes[0])
     yield "\ndefaults taken"
     yield from (f"  {line}" for line in _defaults(found.defaults))
 
@@ -113,17 +113,25 @@ def _gate_row(gate: GateVerdict, found: Plan) -> tuple[str, str, str]:
     return gate.gate.replace("_", " "), asked, limit
 
 
-def _steps(found: Plan) -> str:
-    rows = []
-    for section in ("preprocess", "postprocess"):
-        rows += [
-            (step.id, step.use, step.place, ", ".join(step.reads), ", ".join(step.writes), ", ".join(step.requires))
-            for step in found.steps
-            if step.section == section
-        ]
-        if section == "preprocess":
-            rows.append(("(the model)", "", "", "", "", ""))
-    return table(STEP_HEADINGS, rows)
+def _steps(found: Plan, route: Route, first: Route) -> Iterator[str]:
+    """A step runs in the same place for every target: it is told once."""
+    if route is not first:
+        yield f"  steps as for {first.target}"
+        return
+    if len(found.steps) == 1:
+        yield "  steps: none, a request is the model's own inputs"
+        return
+    yield "  steps"
+    yield _indented(_indented(table(STEP_HEADINGS, [_step_row(step) for step in found.steps])))
+    for side, ports in (("enters", found.door.inputs), ("leaves", found.door.outputs)):
+        if any(step.place == "graph" and step.section != "model" for step in found.steps):
+            words = (f"{name} {port.dtype} [{', '.join(map(str, port.shape))}]" for name, port in ports.items())
+            yield f"    {side} the graph: {', '.join(words)}"
+
+
+def _step_row(step: StepPlace) -> tuple[str, ...]:
+    lists = ("\n".join(step.writes), "\n".join(step.gives), ", ".join(step.requires))
+    return (step.id, step.use, step.place, step.why, ", ".join(step.reads), *lists)
 
 
 def _defaults(every: tuple[Default, ...]) -> Iterator[str]:

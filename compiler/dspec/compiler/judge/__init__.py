@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from dspec.compiler.judge import load, parity, start
+from dspec.compiler.judge import load, parity, quality, skew, start
 from dspec.compiler.judge.question import WORST_FIRST, Question
 from dspec.compiler.judge.waivers import waive
 from dspec.compiler.policy import policies
@@ -17,7 +17,8 @@ from dspec.spec.records import GateVerdict, Interface, Measurement
 
 GATES = (
     parity.parity,
-    parity.skew,
+    skew.skew,
+    quality.quality,
     load.latency,
     load.throughput,
     start.cold_start,

@@ -22,7 +22,9 @@ def latency(question: Question) -> GateVerdict:
     found = question.measurement.latency
     if not limits:
         shown = _shown(found, ("p50", "p95", "p99")) if found else ""
-        return GateVerdict(gate="latency", verdict="not asked", measured=shown)
+        return GateVerdict(
+            gate="latency", verdict="not asked", measured=shown, detail=(_conditions(found),) if found else ()
+        )
     if absent := question.unmeasured("latency", words):
         return absent
     if found is None:
@@ -73,6 +75,8 @@ def _shown(found: Latency, names: tuple[str, ...]) -> str:
 def _conditions(found: Latency) -> str:
     total = sum(found.stages_ms.values()) or 1.0
     shares = ", ".join(f"{stage} {value / total:.0%}" for stage, value in found.stages_ms.items())
+    outside = found.outside_model
+    shares += "" if outside is None else f"; outside the model {outside:.0%}"
     return (
         f"open loop, {found.rate_rps:.3g} requests/s for {found.duration_s:g} s, {found.warmup} warm-up requests left out "
         f"({found.warmup_ms:.0f} ms); in the serving process {found.in_process_ms:.3g} ms at the median ({shares})"

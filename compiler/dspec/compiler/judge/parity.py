@@ -1,4 +1,4 @@
-"""The gates that compare numbers with PyTorch's, and the pipeline with the training-time code."""
+"""The gate that compares numbers with PyTorch's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from dspec.compiler.judge.question import Question
 from dspec.compiler.policy import EXACT
 from dspec.spec.models import Policy
-from dspec.spec.records import Case, GateVerdict, OutputError, Spread, Verdict
+from dspec.spec.records import Case, GateVerdict, OutputError, SkewCase, Spread, Verdict
 from dspec.targets.shipped.tolerance import broken_by, least_scale, merge, worst
 
 VACUOUS_BELOW = 10  # the reference must vary by this many times what the tolerance lets pass
@@ -25,7 +25,7 @@ def parity(question: Question) -> GateVerdict:
     found = question.measurement.parity
     if found is None:
         return GateVerdict(gate="parity", verdict="unmeasured", detail=("no comparison was made",))
-    views = [_view(found.cases, name, policy) for name, policy in question.policies.items()]
+    views = [view(found.cases, name, policy) for name, policy in question.policies.items()]
     off = _off_at_door(question, found.cases)
     failing = {case for view in views for case in view.failing} | off
     hard = failing - _spareable(found.cases) | off
@@ -55,7 +55,7 @@ def parity(question: Question) -> GateVerdict:
 def failing(question: Question) -> frozenset[str]:
     """The cases whose outputs leave their policies, by id."""
     found = question.measurement.parity
-    views = [_view(found.cases, name, policy) for name, policy in question.policies.items()] if found else []
+    views = [view(found.cases, name, policy) for name, policy in question.policies.items()] if found else []
     return frozenset(case for view in views for case in view.failing)
 
 
@@ -63,32 +63,33 @@ def _varied(question: Question) -> list[str]:
     """What other options of the same bundle make of some of the failing cases."""
     lines = []
     for words, cases in question.measurement.variations.items():
-        off = {case for name, policy in question.policies.items() for case in _view(cases, name, policy).failing}
+        off = {case for name, policy in question.policies.items() for case in view(cases, name, policy).failing}
         tried = len({case.id for case in cases})
         lines.append(f"{words}: {len(off)} of {tried} of the failing cases fail")
     return lines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _View:
+class View:
     name: str
     summary: str
     failing: frozenset[str]
     lines: tuple[str, ...]
 
 
-def _view(cases: Sequence[Case], name: str, policy: Policy) -> _View:
+def view(cases: Sequence[Case | SkewCase], name: str, policy: Policy) -> View:
+    """One output (or input) over every case, held to its policy."""
     pairs = [(case, _error_of(case, name, policy)) for case in cases]
     rules = policy.model_dump(mode="json")
     reasons = {case.id: why for case, error in pairs if (why := broken_by(error.model_dump(mode="json"), rules))}
-    frontier = merge([_named(case, error) for case, error in pairs])
+    frontier = merge([named(case, error) for case, error in pairs])
     lines = [f"{name}: {case}: {'; '.join(why)}" for case, why in list(reasons.items())[:3]]
     if reasons and policy.atol is not None:
         lines.append(_least(name, policy, frontier))
     if policy.valid:
-        everywhere = merge([_named(case, error) for case in cases if (error := case.outputs.get(name))])
-        lines.append(f"{name}: all positions, the padded ones too: {_greatest(everywhere)}")
-    return _View(
+        everywhere = merge([named(case, error) for case in cases if (error := case.outputs.get(name))])
+        lines.append(f"{name}: all positions, the padded ones too: {greatest(everywhere)}")
+    return View(
         name=name,
         summary=_summary(policy, frontier, pairs),
         failing=frozenset(reasons),
@@ -96,19 +97,20 @@ def _view(cases: Sequence[Case], name: str, policy: Policy) -> _View:
     )
 
 
-def _error_of(case: Case, name: str, policy: Policy) -> OutputError:
-    part = case.valid if policy.valid else case.outputs
+def _error_of(case: Case | SkewCase, name: str, policy: Policy) -> OutputError:
+    part = case.valid if policy.valid and isinstance(case, Case) else case.outputs
     return part.get(name) or OutputError(broken="no comparison was made for this output")
 
 
-def _named(case: Case, error: OutputError) -> list[dict[str, Any]]:
+def named(case: Case | SkewCase, error: OutputError) -> list[dict[str, Any]]:
+    """The points of an error's frontier, with the case that they are of."""
     return [point.model_dump(mode="json") | {"case": case.id} for point in error.frontier]
 
 
-def _summary(policy: Policy, frontier: list[dict[str, Any]], pairs: list[tuple[Case, OutputError]]) -> str:
+def _summary(policy: Policy, frontier: list[dict[str, Any]], pairs: Sequence[tuple[Case | SkewCase, OutputError]]) -> str:
     words = []
     if any(not error.broken for _, error in pairs):
-        words.append(_greatest(frontier))
+        words.append(greatest(frontier))
     cosines = [error.cosine for _, error in pairs if error.cosine is not None]
     if policy.min_cosine is not None and cosines:
         words.append(f"min cosine {min(cosines):.7f}")
@@ -119,7 +121,8 @@ def _summary(policy: Policy, frontier: list[dict[str, Any]], pairs: list[tuple[C
     return ", ".join(words) or "nothing comparable"
 
 
-def _greatest(frontier: list[dict[str, Any]]) -> str:
+def greatest(frontier: list[dict[str, Any]]) -> str:
+    """The greatest |difference| and its place, in words."""
     top = max(frontier, key=lambda point: float(point["diff"]), default=None)
     return f"max |Δ| {top['diff']:.3g} at {_place(top)}" if top else "max |Δ| 0"
 
@@ -207,30 +210,3 @@ def describe(policy: Policy) -> str:
     words += [f"in the values selected from {policy.selects}"] if policy.selects else []
     words += [f"where {policy.valid} is not 0"] if policy.valid else []
     return ", ".join(words)
-
-
-def skew(question: Question) -> GateVerdict:
-    """The shipped pipeline's tensors against those of the training-time code."""
-    training = question.spec.training
-    if training.postprocess is not None:
-        reason = "this version holds training.preprocess against the pipeline, and training.postprocess not yet"
-        return GateVerdict(gate="skew", verdict="unmeasured", detail=(reason,))
-    if training.preprocess is None:
-        return GateVerdict(gate="skew", verdict="not asked", detail=("no training.preprocess",))
-    found = question.measurement.skew
-    if found is None:
-        reason = question.measurement.missing.get("skew", "the training-time tensors were not taken here")
-        return GateVerdict(gate="skew", verdict="unmeasured", detail=(reason,))
-    policy = Policy(atol=training.atol, rtol=training.rtol)
-    views = [_view(found.cases, name, _exact_or(policy, question, name)) for name in question.interface.inputs]
-    failing = {case for view in views for case in view.failing}
-    return GateVerdict(
-        gate="skew",
-        verdict="fail" if failing else "pass",
-        measured="; ".join(f"{view.name} {view.summary}" for view in views),
-        limit=describe(policy),
-        detail=(
-            f"{len(failing)} of {len(found.cases)} fixtures differ",
-            *(line for view in views for line in view.lines),
-        ),
-    )

@@ -37,25 +37,34 @@ class Expected:
 def reference_cases(folder: Path, fields: Mapping[str, Any]) -> Iterator[Expected]:
     """Every case of a reference folder; one shard in memory at a time."""
     index = json.loads((folder / "index.json").read_text())
-    shard, name = None, ""
+    shard, name = _Shard(), ""
     for case in index["cases"]:
         if case["shard"] != name:
             name = case["shard"]
-            shard = np.load(folder / name, allow_pickle=False)
-        assert shard is not None
+            shard = _Shard(folder / name)
         fixture = case["fixture"] if case["kind"] == "fixture" else None
         yield Expected(
             id=case["id"],
             kind=case["kind"],
             request=None if fixture is None else read_request(fields, index["fixtures"][fixture]["request"], folder),
-            inputs=_arrays(shard, f"{case['key']}/in/"),
-            outputs=_arrays(shard, f"{case['key']}/out/"),
+            inputs=shard.arrays(f"{case['key']}/in"),
+            outputs=shard.arrays(f"{case['key']}/out"),
             expected=None if fixture is None else index["fixtures"][fixture]["expected"],
         )
 
 
-def _arrays(shard: Any, prefix: str) -> dict[str, Any]:
-    return {key.removeprefix(prefix): shard[key] for key in shard.files if key.startswith(prefix)}
+class _Shard:
+    """The arrays of one .npz by folder, so that a case does not search thousands of names for its own."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._file: Any = np.load(path, allow_pickle=False) if path else {}
+        self._names: dict[str, list[str]] = {}
+        for key in self._file:
+            folder, _, name = key.rpartition("/")
+            self._names.setdefault(folder, []).append(name)
+
+    def arrays(self, folder: str) -> dict[str, Any]:
+        return {name: self._file[f"{folder}/{name}"] for name in self._names.get(folder, ())}
 
 
 def golden_cases(bundle: Path, fields: Mapping[str, Any]) -> Iterator[Expected]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dspec.compiler.measure.cases import Expected
-from dspec.compiler.quality.labelled import Labelled, chosen
+from dspec.compiler.quality.labelled import Asked, Labelled, chosen, found, read_answers
+from dspec.spec.records import QualityFound
 from dspec.targets.protocol import Answer, Session
 
 
@@ -26,6 +29,12 @@ class Heard:
     ours: Labelled = field(default_factory=lambda: Labelled())
     of_golden: Labelled = field(default_factory=lambda: Labelled())
     _now: Expected | None = None
+
+    @classmethod
+    def of_bundle(cls, bundle: Path, asked: Iterable[Asked]) -> Heard:
+        """What the metrics need of this bundle's answers."""
+        pipeline = json.loads((bundle / "pipeline" / "pipeline.json").read_text())
+        return cls(names=frozenset(one.of for one in asked), pipeline=pipeline)
 
     def cases(self, cases: Iterable[Expected]) -> Iterator[Expected]:
         """The same cases, their labels noted."""
@@ -72,3 +81,14 @@ class Overheard:
 
     def close(self) -> None:
         self.session.close()
+
+
+def quality_found(heard: Heard, asked: Iterable[Asked], inputs: Mapping[str, Path]) -> QualityFound | None:
+    """The figures of what was heard, beside PyTorch's: of stage `quality`, or of the golden vectors.
+
+    None where nothing is asked or no fixture has a label.
+    """
+    reference = heard.of_golden
+    if "answers" in inputs:
+        reference = Labelled(expected=heard.ours.expected, answers=read_answers(inputs["answers"]))
+    return found(asked, heard.ours, reference)

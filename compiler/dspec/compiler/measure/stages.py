@@ -13,9 +13,11 @@ from typing import Any
 
 from dspec.compiler.measure import load as loads
 from dspec.compiler.measure.cases import Expected, golden_cases, reference_cases
+from dspec.compiler.measure.heard import Heard, Overheard, quality_found
 from dspec.compiler.measure.parity import Wanted, parity_cases
 from dspec.compiler.measure.smoke import smoke
 from dspec.compiler.measure.soak import of_many_sizes, soak
+from dspec.compiler.quality.labelled import Asked
 from dspec.compiler.stage import Report
 from dspec.spec.records import Parity
 from dspec.targets import runtime
@@ -32,11 +34,14 @@ def prove(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repo
     environment = environment_of(places)
     first = next(cases_of(bundle, inputs))
     starts = [_cold_start(manifest, bundle, environment, first) for _ in range(STARTS)]
+    heard = Heard.of_bundle(bundle, asked := Asked.read(request["quality"]))
     with open_session(manifest, bundle, environment) as session:
-        cases = tuple(parity_cases(session, cases_of(bundle, inputs), Wanted.read(request), report))
+        overheard = Overheard(session=session, heard=heard)
+        cases = tuple(parity_cases(overheard, heard.cases(cases_of(bundle, inputs)), Wanted.read(request), report))
         resident = soak(session, of_many_sizes(cases_of(bundle, inputs)), report)
         facts, peak = dict(session.facts), peak_memory(session.pid)
     report("smoke test in the clean environment")
+    quality = quality_found(heard, asked, inputs)
     parity = Parity(
         cases=cases,
         spread=_index(inputs).get("spread", {}),
@@ -45,6 +50,7 @@ def prove(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repo
     return {
         "value": {
             "parity": parity.model_dump(mode="json"),
+            "quality": quality.model_dump(mode="json") if quality else None,
             "cold_start_s": starts,
             "peak_memory_bytes": peak,
             "soak_bytes": list(resident),

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dspec.compiler.quality.metrics import METRICS, Result, UnfitError
-from dspec.spec.models import Quality
 from dspec.spec.records import QualityFigure, QualityFound
 from dspec.targets.shipped.pipeline import to_json
 
 NAMED = 5  # fixtures named in a record
-NOISE = 1e-6  # faults nearer than this, relative to the larger, are the same
+NOISE = 1e-3  # of the mean fault: a fixture whose fault moves by less counts as before
 WITHOUT_K = 0
+FILE = "answers.json"
 
-Answers = Mapping[str, Mapping[str, Any]]  # fixture id → field → value
+Answers = dict[str, Mapping[str, Any]]  # fixture id → field → value in JSON form
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,17 +30,12 @@ class Asked:
 
     @classmethod
     def read(cls, entries: Iterable[Mapping[str, Any]]) -> tuple[Asked, ...]:
-        """From the JSON form that `asked_json` gives."""
+        """From the JSON form that `stages.asked` gives."""
         return tuple(cls(metric=entry["metric"], of=entry["of"], k=entry["k"]) for entry in entries)
 
     @property
     def words(self) -> str:
         return f"{self.metric} of {self.of}"
-
-
-def asked_json(quality: Iterable[Quality]) -> list[dict[str, Any]]:
-    """The part of `quality:` that decides what is measured."""
-    return [{"metric": entry.metric, "of": entry.of, "k": entry.k} for entry in quality]
 
 
 def label_of(expected: Any, of: str) -> Any:
@@ -53,7 +50,9 @@ def chosen(
 
     `pipeline` is the content of pipeline.json.
     """
-    items = {name: _item(array, pipeline["outputs"].get(name, {}), pipeline["batch"]) for name, array in outputs.items()}
+    items = {
+        name: _item(array, pipeline["outputs"].get(name, {}), pipeline["batch"]) for name, array in outputs.items()
+    }
     both = {**items, **response}
     return {name: to_json(both[name]) for name in names if name in both}
 
@@ -68,7 +67,7 @@ class Labelled:
     """Every fixture's label (`expected`, None where it has none), and what answered it."""
 
     expected: dict[str, Any] = field(default_factory=dict)
-    answers: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    answers: Answers = field(default_factory=dict)
 
     def ids(self, of: str) -> list[str]:
         """The fixtures with a label for `of`, in order."""
@@ -99,7 +98,9 @@ def _figure(asked: Asked, ours: Labelled, reference: Labelled) -> QualityFigure:
     except UnfitError as error:
         where = "" if error.at is None else f"{ids[error.at]}: "
         return QualityFigure(metric=asked.metric, of=asked.of, k=asked.k, n=len(ids), broken=f"{where}{error.words}")
-    worse = {at: fault - wanted.faults[at] for at, fault in got.faults.items() if _differ(fault, wanted.faults[at])}
+    moved = {at: fault - wanted.faults[at] for at, fault in got.faults.items()}
+    least = NOISE * sum(wanted.faults.values()) / len(moved)
+    changed = {at: by for at, by in moved.items() if abs(by) > least}
     return QualityFigure(
         metric=asked.metric,
         of=asked.of,
@@ -109,14 +110,10 @@ def _figure(asked: Asked, ours: Labelled, reference: Labelled) -> QualityFigure:
         low=_finite(got.low),
         high=_finite(got.high),
         reference=wanted.value,
-        changed=len(worse),
-        lost=_first(ids, {at: by for at, by in worse.items() if by > 0}),
+        changed=len(changed),
+        lost=_first(ids, {at: by for at, by in changed.items() if by > 0}),
         missed=_first(ids, {at: fault for at, fault in got.faults.items() if fault > 0}),
     )
-
-
-def _differ(one: float, other: float) -> bool:
-    return abs(one - other) > NOISE * max(abs(one), abs(other))
 
 
 def _first(ids: list[str], faults: Mapping[int, float]) -> tuple[str, ...]:
@@ -125,3 +122,13 @@ def _first(ids: list[str], faults: Mapping[int, float]) -> tuple[str, ...]:
 
 def _finite(bound: float) -> float | None:
     return bound if abs(bound) != float("inf") else None
+
+
+def write_answers(folder: Path, answers: Answers) -> None:
+    """One file, which `read_answers` reads."""
+    (folder / FILE).write_text(json.dumps(answers, allow_nan=False))
+
+
+def read_answers(folder: Path) -> Answers:
+    found: Answers = json.loads((folder / FILE).read_text())
+    return found

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dspec.compiler.measure.cases import Expected, reference_cases
-from dspec.compiler.quality.labelled import Asked, Labelled, chosen
+from dspec.compiler.quality.labelled import Asked, Labelled, chosen, write_answers
 from dspec.compiler.quality.metrics import UnfitError
 from dspec.compiler.stage import Report
 from dspec.spec.errors import GateError, SpecError
 from dspec.targets.shipped.errors import BundleError, RequestError
 from dspec.targets.shipped.pipeline import Pipeline
 
-FILE = "answers.json"
 HINT = "correct the labels (`expected`), or what `of` names"
 
 
@@ -36,14 +34,8 @@ def answer_labelled(request: Any, places: Any, inputs: Mapping[str, Path], out: 
     _check_labels(asked, kept)
     for number, one in enumerate(asked):
         _check(number, one, kept)
-    (out / FILE).write_text(json.dumps(kept.answers, allow_nan=False))
+    write_answers(out, kept.answers)
     return {"value": {"labelled": len(kept.answers)}}
-
-
-def read_answers(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """What `answer_labelled` wrote."""
-    found: dict[str, Mapping[str, Any]] = json.loads((folder / FILE).read_text())
-    return found
 
 
 def _answers(pipeline: Pipeline, case: Expected, names: set[str]) -> dict[str, Any]:

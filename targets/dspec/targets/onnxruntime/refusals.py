@@ -13,7 +13,7 @@ NO_NUMPY = frozenset(("bfloat16",))  # ONNX Runtime's CPU kernels and numpy both
 
 def refusals(spec: Spec, target: Target) -> tuple[Diagnostic, ...]:
     """Every reason at once; empty when the target can be served."""
-    return (*_dtypes(spec), *_places(spec), *_options(target))
+    return (*_dtypes(spec), *_options(target))
 
 
 def _dtypes(spec: Spec) -> Iterator[Diagnostic]:
@@ -26,19 +26,6 @@ def _dtypes(spec: Spec) -> Iterator[Diagnostic]:
                     key=f"model.{side}.{name}.dtype",
                     expected="float32, float16, float64, an integer dtype or bool",
                     hint="declare it float32 and cast inside forward() where the model needs another dtype",
-                )
-
-
-def _places(spec: Spec) -> Iterator[Diagnostic]:
-    for section, steps in (("preprocess", spec.preprocess), ("postprocess", spec.postprocess)):
-        for number, step in enumerate(steps):
-            if step.place != "host":
-                yield Diagnostic(
-                    code="E0517",
-                    message=f"step {step.id} has place: {step.place}, which runtime onnxruntime does not offer yet",
-                    key=f"{section}.{number}.place",
-                    expected="place: host",
-                    hint="leave `place` out: the step then runs in the bundle's own pipeline",
                 )
 
 

@@ -120,25 +120,17 @@ def _run(options: argparse.Namespace) -> int:
         outcome = bundle.ask(request, trace)
         print(json.dumps(to_json(outcome.response), ensure_ascii=False, allow_nan=False))
         if trace is not None:
-            _write_trace(options.trace, trace, outcome)
+            _write_trace(options.trace, request, trace, outcome, bundle.pipeline.declared)
     sys.stdout.flush()
     return 0
 
 
-def _write_trace(path: Path, trace: Any, outcome: Any) -> None:
-    import numpy as np
+def _write_trace(path: Path, request: Any, trace: Any, outcome: Any, declared: Mapping[str, Any]) -> None:
+    from .trace import values_before, write_trace
 
-    from .golden import DOOR, write_npz
-
-    arrays = {
-        f"{number:02d}.{step}.{name}": value
-        for number, (step, name, value) in enumerate(trace)
-        if isinstance(value, np.ndarray)
-    }
-    arrays |= {DOOR + name: array for name, array in outcome.door.items()}
-    arrays |= {f"output.{name}": array for name, array in outcome.outputs.items()}
+    before = values_before(declared)
     try:
-        write_npz(path, arrays)
+        write_trace(path, request, trace, outcome.door, outcome.outputs, outcome.response, before)
     except OSError as error:
         raise UsageError(f"--trace: {error}") from error
 

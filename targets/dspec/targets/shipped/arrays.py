@@ -52,6 +52,11 @@ def _check_fits(array: Array, to: np.dtype[Any]) -> None:
         raise ValueError(f"the value {least if least < bounds.min else most}, outside the range of {to.name}")
 
 
+def is_array(value: Any) -> bool:
+    """Whether it is an array, or (a picture in Pillow's form) becomes one; a numpy scalar does not count."""
+    return isinstance(value, np.ndarray) or (hasattr(value, "__array__") and not isinstance(value, np.generic))
+
+
 def position(index: tuple[Any, ...]) -> str:
     """An index as people write it: (0, 3)."""
     return "(" + ", ".join(str(int(axis)) for axis in index) + ")"

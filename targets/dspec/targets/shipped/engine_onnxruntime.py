@@ -83,6 +83,7 @@ def open_engine(folder: Path, manifest: Mapping[str, Any]) -> OnnxRuntime:
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in given.items() if name != "serve"}  # the server's own
     unknown = sorted(set(given) - set(DEFAULTS))
     if unknown:  # ORT itself takes any misspelt key without a word
         raise EngineError(f"unknown option {unknown[0]!r}; there are {', '.join(DEFAULTS)}")

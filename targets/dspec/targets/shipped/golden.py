@@ -168,7 +168,7 @@ def _read_item(golden: Path, entry: Any) -> Golden:
         answer = _read_json(folder / "answer.json")
         if not isinstance(answer["response"], dict):
             raise TypeError("the response is no object")
-        arrays = _read_npz(folder / "trace.npz")
+        arrays = read_npz(folder / "trace.npz")
         outputs = {name: array_from_json(packed) for name, packed in answer["outputs"].items()}
         return Golden(
             id=str(entry["id"]),
@@ -183,7 +183,7 @@ def _read_item(golden: Path, entry: Any) -> Golden:
         raise GoldenError(f"golden: a malformed fixture ({type(error).__name__}: {error})") from error
 
 
-def _read_npz(path: Path) -> dict[str, Array]:
+def read_npz(path: Path) -> dict[str, Array]:
     """What `write_npz` wrote. np.load would unpack whatever an archive announces, and take memory for any shape."""
     try:
         if not path.is_file():

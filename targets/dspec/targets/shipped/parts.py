@@ -29,9 +29,28 @@ COMMON = (
     "step.py",
     "steps/__init__.py",
     "tolerance.py",
+    "trace.py",
 )
 # What a step's file imports beside COMMON.
-BESIDE: dict[str, tuple[str, ...]] = {}
+BESIDE: dict[str, tuple[str, ...]] = {
+    "argmax": ("scores.py",),
+    "categories": ("cells.py",),
+    "center_crop": ("pixels.py",),
+    "clip": ("per_column.py",),
+    "columns": ("cells.py",),
+    "crop": ("pixels.py",),
+    "decode": ("picture_header.py", "pixels.py"),
+    "log_mel": ("mel.py",),
+    "lookup": ("cells.py",),
+    "nms": ("scores.py",),
+    "normalize": ("intervals.py",),
+    "pad": ("pixels.py",),
+    "resize": ("opencv.py", "pixels.py"),
+    "scale": ("intervals.py",),
+    "standardize": ("per_column.py",),
+    "threshold": ("scores.py",),
+    "top_k": ("scores.py",),
+}
 
 
 def parts(steps: Iterable[str]) -> tuple[str, ...]:

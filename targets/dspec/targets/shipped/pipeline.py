@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import steps
-from .arrays import Array
+from .arrays import Array, is_array
 from .door import Door
 from .errors import BundleError, MissingLibrary, RequestError, StepError
 from .request import check_request
@@ -98,12 +98,15 @@ class Pipeline:
         seconds: Seconds | None = None,
     ) -> dict[str, Any]:
         """The response for the model's outputs (batch axis of size 1 included)."""
-        items = {name: self._item(name, array) for name, array in outputs.items()}
-        values = _run(self._after, items, trace, seconds)
+        values = _run(self._after, self.items(outputs), trace, seconds)
         missing = [source for source in self._response.values() if source not in values]
         if missing:
             raise BundleError(f"the model gave no output {missing[0]}")
         return {field: values[source] for field, source in self._response.items()}
+
+    def items(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The model's outputs for one item, without the batch axis."""
+        return {name: self._item(name, array) for name, array in outputs.items()}
 
     def _item(self, name: str, array: Array) -> Array:
         shape = list(self.declared["outputs"].get(name, {}).get("shape", ()))
@@ -158,9 +161,9 @@ def _run(
 
 
 def _kept(value: Any) -> Any:
-    """What a trace holds: arrays as copies, the samples of a sound."""
+    """What a trace holds: arrays as copies (a picture in Pillow's form as one), the samples of a sound."""
     array = value.samples if isinstance(value, Sound) else value
-    return array.copy() if isinstance(array, np.ndarray) else array
+    return np.array(array, order="C") if is_array(array) else array
 
 
 def _stages(declared: Sequence[Mapping[str, Any]], folder: Path, roots: dict[str, set[str]]) -> tuple[Stage, ...]:
@@ -188,11 +191,15 @@ def _stage(use: Mapping[str, Any], folder: Path, fields: str) -> Stage:
 
 def open_step(name: str, params: Mapping[str, Any], folder: Path) -> Callable[..., Any]:
     """The function of a step with these parameters (JSON values; assets under `folder`)."""
-    step = steps.load(name)
-    assets = {field.name for field in dataclasses.fields(step) if field.metadata.get("asset")}
-    filled = {key: _asset(folder, value) if key in assets else _frozen(value) for key, value in params.items()}
-    function: Callable[..., Any] = step(**filled).open()
+    function: Callable[..., Any] = steps.load(name)(**filled(name, params, folder)).open()
     return function
+
+
+def filled(name: str, params: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The parameters as the step's class takes them: assets as paths, lists as tuples."""
+    files = {field.name for field in dataclasses.fields(steps.load(name)) if field.metadata.get("asset")}
+    assets = {key for key in files if params.get(key) is not None}
+    return {key: _asset(folder, value) if key in assets else _frozen(value) for key, value in params.items()}
 
 
 def _asset(folder: Path, name: str) -> str:

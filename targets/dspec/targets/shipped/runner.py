@@ -38,9 +38,12 @@ class Outcome:
 class Bundle:
     """A bundle with its model loaded; safe from several threads; BundleError if malformed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cores: int | None = None) -> None:
+        """`cores`: fewer than bundle.json grants, for one of several workers."""
         self.folder = folder
         self.manifest: Mapping[str, Any] = read_manifest(folder)
+        if cores is not None:
+            self.manifest = {**self.manifest, "cores": cores}
         interface = self.manifest["interface"]
         self.pipeline = Pipeline.load(folder / "pipeline")
         try:
@@ -57,7 +60,7 @@ class Bundle:
         start = time.perf_counter()
         door = self.pipeline.before(request, trace)
         ready = time.perf_counter()
-        outputs = self._run(door)
+        outputs = self.infer(door)
         ran = time.perf_counter()
         response = self.pipeline.after(outputs, trace)
         seconds = {
@@ -69,10 +72,15 @@ class Bundle:
 
     def run(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """The model alone, batch axis included; RequestError where a tensor may not enter."""
-        self._door.check(tensors)
-        return self._run({name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()})
+        self.check(tensors)
+        return self.infer({name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()})
 
-    def _run(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    def check(self, tensors: Mapping[str, Array]) -> None:
+        """Nothing if the tensors may enter; RequestError otherwise."""
+        self._door.check(tensors)
+
+    def infer(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """As `run`, for tensors that have been at the door."""
         outputs = self._engine.run(tensors)
         missing = [name for name in self._outputs if name not in outputs]
         if missing:

@@ -52,12 +52,12 @@ def checked_row(scores: Any, labels: Labels) -> Any:
 
 
 def checked(scores: Any) -> Any:
-    """The scores as an array without NaN; ValueError: an answer made of NaN would look like any other."""
+    """Scores or boxes as an array without NaN; ValueError: an answer made of NaN would look like any other."""
     import numpy as np
 
     array = np.asarray(scores)
     if array.dtype.kind == "f" and np.isnan(array).any():
-        raise ValueError(f"{int(np.isnan(array).sum())} of {array.size} scores are NaN")
+        raise ValueError(f"{int(np.isnan(array).sum())} of {array.size} numbers are NaN")
     return array
 
 
@@ -71,5 +71,7 @@ def descending(scores: Any) -> Any:
 
 def records(indices: Iterable[Any], scores: Any, labels: Labels) -> list[Record]:
     """One record per index, in that order."""
-    named = ({"label": labels[int(index)]} if labels else {} for index in (found := list(indices)))
-    return [name | {"index": int(index), "score": scores[index].item()} for name, index in zip(named, found, strict=True)]
+    return [
+        ({"label": labels[int(index)]} if labels else {}) | {"index": int(index), "score": scores[index].item()}
+        for index in indices
+    ]

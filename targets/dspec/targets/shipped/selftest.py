@@ -28,10 +28,14 @@ def selftest(folder: Path) -> dict[str, Any]:
     {"ok", "bundle": its digest, "facts", "cases": records.Case in JSON form, "failures": [text]}. Raises BundleError
     where bundle or golden folder can't be read.
     """
-    policy, golden = read_policy(folder / "golden"), read_golden(folder / "golden")
-    bundle = Bundle(folder)
-    report = _Report(policy)
-    for item in golden:
+    return replayed(Bundle(folder))
+
+
+def replayed(bundle: Bundle) -> dict[str, Any]:
+    """As `selftest`, on a bundle that is loaded."""
+    golden = bundle.folder / "golden"
+    report = _Report(read_policy(golden))
+    for item in read_golden(golden):
         for call in CALLS:
             _replay(bundle, item, call, report)
     digests = bundle.manifest.get("digests") or {}
@@ -91,25 +95,25 @@ def _replay(bundle: Bundle, item: Golden, call: int, report: _Report) -> None:
         report.part(item.id, f"output {name}", broken_by(valid.get(name, parted), policy))
 
 
-def differences(recorded: Any, found: Any, at: str = "") -> list[str]:
-    """Where two JSON values part, in words; numbers within atol and rtol of 1e-5 are equal."""
+def differences(recorded: Any, found: Any, at: str = "", within: Mapping[str, float] = EXACT) -> list[str]:
+    """Where two JSON values part, in words; numbers `within` atol and rtol are equal."""
     if isinstance(recorded, dict) and isinstance(found, dict) and recorded.keys() == found.keys():
         pairs: Any = ((f"{at}.{key}", recorded[key], found[key]) for key in recorded)
     elif isinstance(recorded, list) and isinstance(found, list) and len(recorded) == len(found):
         pairs = ((f"{at}[{n}]", *pair) for n, pair in enumerate(zip(recorded, found, strict=True)))
     else:
-        return [] if _same(recorded, found) else [_parted(at, recorded, found)]
+        return [] if _same(recorded, found, within) else [_parted(at, recorded, found)]
     for place, mine, its in pairs:
-        reasons = differences(mine, its, place)
+        reasons = differences(mine, its, place, within)
         if reasons:
             return reasons
     return []
 
 
-def _same(recorded: Any, found: Any) -> bool:
+def _same(recorded: Any, found: Any, within: Mapping[str, float]) -> bool:
     numbers = [type(value) in (int, float) for value in (recorded, found)]
     if all(numbers):
-        return bool(np.isclose(found, recorded, EXACT["rtol"], EXACT["atol"]))
+        return bool(np.isclose(found, recorded, within["rtol"], within["atol"]))
     return type(recorded) is type(found) and bool(recorded == found)
 
 

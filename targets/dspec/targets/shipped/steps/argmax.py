@@ -24,7 +24,7 @@ class Argmax:
 
     takes: ClassVar[int] = 1
     gives: ClassVar[int] = 1
-    places: ClassVar[tuple[str, ...]] = ("host",)
+    places: ClassVar[tuple[str, ...]] = ("host", "graph")
     requires: ClassVar[tuple[str, ...]] = ("numpy",)
     labels: tuple[str, ...] = ()
     labels_file: str | None = field(default=None, metadata={"asset": True})

@@ -13,14 +13,13 @@ from ..step import TENSOR, Value, accept
 class Boxes:
     """Decode boxes to corners [left, top, right, bottom], the origin at the picture's upper left; gives float32.
 
-    Takes rows of four numbers. With `size`, what comes in goes from 0 to 1 and what comes out is in pixels of a
-    picture of that size (the one that the model saw, not the one that was sent).
+    Takes rows of four numbers. Pixels are those of the picture that the model saw, not of the one that was sent.
 
     Attributes:
         format: `xyxy`: left, top, right, bottom; `cxcywh`: centre, width, height; `xywh`: left, top, width, height.
-        size: pixels: [height, width]; absent: coordinates keep their unit.
-        clip: whether corners outside the picture are moved to its edge; in the unit of what comes out, so it needs
-            `size`, or coordinates from 0 to 1 (`unit`).
+        normalized: whether the numbers are shares of the picture's width and height, to be multiplied by `size`.
+        size: pixels: [height, width].
+        clip: whether corners outside the picture are moved to its edge.
     """
 
     takes: ClassVar[int] = 1
@@ -28,8 +27,9 @@ class Boxes:
     places: ClassVar[tuple[str, ...]] = ("host",)
     requires: ClassVar[tuple[str, ...]] = ("numpy",)
     format: Literal["xyxy", "cxcywh", "xywh"]
+    normalized: bool = False
     size: tuple[int, int] | None = None
-    clip: Literal["none", "size", "unit"] = "none"
+    clip: bool = False
 
     def flow(self, value: Value) -> tuple[Value, ...]:
         accept(value, TENSOR)
@@ -37,9 +37,9 @@ class Boxes:
             raise ValueError(f"takes rows of four numbers, not shape {list(value.shape)}")
         if self.size is not None and min(self.size) < 1:
             raise ValueError(f"size is {list(self.size)}; at least 1")
-        if (self.clip == "size" and self.size is None) or (self.clip == "unit" and self.size is not None):
-            raise ValueError("clip: size needs size; clip: unit is for coordinates that stay from 0 to 1")
-        most = {"none": None, "unit": 1.0, "size": float(max(self.size or (1,)))}[self.clip]
+        if self.size is None and (self.normalized or self.clip):
+            raise ValueError(f"{'normalized' if self.normalized else 'clip'} needs size")
+        most = float(max(self.size)) if self.size and self.clip else None
         rows = value.shape[0] if value.shape else None
         return (Value(TENSOR, "float32", (rows, 4), None if most is None else (0.0, most)),)
 
@@ -47,7 +47,7 @@ class Boxes:
         import numpy as np
 
         height, width = self.size or (1, 1)
-        scale = np.array([width, height, width, height], np.float32)
+        edges = np.array([width, height, width, height], np.float32)
 
         def boxes(raw: Any) -> Any:
             given = np.array(raw, np.float32)
@@ -57,8 +57,9 @@ class Boxes:
                 given[:, :2] -= given[:, 2:] / 2
             if self.format != "xyxy":
                 given[:, 2:] += given[:, :2]
-            given *= scale
-            return given if self.clip == "none" else np.clip(given, 0, scale, out=given)
+            if self.normalized:
+                given *= edges
+            return np.clip(given, 0, edges, out=given) if self.clip else given
 
         return boxes
 

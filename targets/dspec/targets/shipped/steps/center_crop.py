@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ..step import IMAGE, RequestError, Value, accept
+from ..pixels import cut, pair, picture, sides, words
+from ..step import RequestError, Value
 
 FORGIVEN = 1e-6  # of a pixel: 0.29 x 100 is 28.999… in binary and means 29
 
@@ -15,7 +16,7 @@ FORGIVEN = 1e-6  # of a pixel: 0.29 x 100 is 28.999… in binary and means 29
 class CenterCrop:
     """Cut out the middle of a picture.
 
-    Takes and gives uint8, height x width x 3. A picture smaller than the crop is refused.
+    Takes and gives uint8, height x width x 3 (or 1). A picture smaller than the crop is refused.
 
     Attributes:
         size: pixels: one number for a square, or [height, width].
@@ -27,32 +28,34 @@ class CenterCrop:
 
     takes: ClassVar[int] = 1
     gives: ClassVar[int] = 1
-    places: ClassVar[tuple[str, ...]] = ("host",)
+    places: ClassVar[tuple[str, ...]] = ("host", "graph")
     requires: ClassVar[tuple[str, ...]] = ("numpy",)
     size: int | tuple[int, int] | None = None
     fraction: float | None = None
     offset: Literal["half_even", "half_up", "floor"] = "half_even"
 
     def flow(self, value: Value) -> tuple[Value, ...]:
-        accept(value, IMAGE)
+        found = sides(value)
         if (self.size is None) == (self.fraction is None):
             raise ValueError("takes either size or fraction")
         if self.fraction is not None and not 0 < self.fraction <= 1:
             raise ValueError(f"fraction is {self.fraction}; above 0, at most 1")
         height, width = pair(self.size) if self.size is not None else (None, None)
-        _check_fits(value, (height, width))
-        return (Value(IMAGE, "uint8", (height, width, 3)),)
+        if self.fraction is not None and isinstance(found[0], int) and isinstance(found[1], int):
+            height, width = self._size((found[0], found[1]))
+        _check_fits(found, (height, width))
+        return (picture(value, height, width),)
 
     def open(self) -> Callable[[Any], Any]:
         return self._crop
 
-    def _crop(self, picture: Any) -> Any:
-        found: tuple[int, int] = picture.shape[:2]
+    def _crop(self, array: Any) -> Any:
+        found: tuple[int, int] = array.shape[:2]
         height, width = self._size(found)
         if height > found[0] or width > found[1]:
-            raise RequestError("", f"a picture of {found[1]} x {found[0]} pixels", f"at least {width} x {height}")
+            raise RequestError("", words(array), f"at least {width} x {height}")
         top, left = self._margin(found[0] - height), self._margin(found[1] - width)
-        return picture[top : top + height, left : left + width]
+        return cut(array, top, left, height, width)
 
     def _size(self, found: tuple[int, int]) -> tuple[int, int]:
         if self.size is not None:
@@ -65,18 +68,10 @@ class CenterCrop:
         return rules[self.offset]
 
 
-def pair(size: int | tuple[int, int]) -> tuple[int, int]:
-    """(height, width) of one number or two; ValueError where one is not above 0."""
-    height, width = (size, size) if isinstance(size, int) else size
-    if height < 1 or width < 1:
-        raise ValueError(f"size is {size}; at least 1")
-    return height, width
-
-
-def _check_fits(value: Value, crop: tuple[int | None, int | None]) -> None:
-    for name, found, wanted in zip(("height", "width"), value.shape or (), crop, strict=False):
-        if isinstance(found, int) and wanted is not None and wanted > found:
-            raise ValueError(f"the crop's {name} {wanted} is above the picture's {name} {found}")
+def _check_fits(found: tuple[int | str | None, ...], crop: tuple[int | None, int | None]) -> None:
+    for name, side, wanted in zip(("height", "width"), found, crop, strict=True):
+        if isinstance(side, int) and wanted is not None and wanted > side:
+            raise ValueError(f"the crop's {name} {wanted} is above the picture's {name} {side}")
 
 
 STEP = CenterCrop

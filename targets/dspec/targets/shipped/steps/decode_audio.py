@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -18,6 +19,8 @@ ENCODINGS = ("PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"
 RATES = (1_000, 768_000)  # Hz; what lies outside is a damaged header
 UNKNOWN = 0xFFFFFFFF  # the data size that a program writes when it can't go back to the header
 MOST_SAMPLES = 500_000_000  # 2 GB as float32
+FARTHEST = 1e6  # some write 16-bit numbers as floats; nobody writes larger ones
+MOST_CHUNKS = 1_000  # of a wav before its samples
 WANTED = "a wav or FLAC file"
 
 
@@ -35,13 +38,15 @@ class DecodeAudio:
         max_seconds: the longest sound.
         max_channels: the most channels.
         max_samples: the most frames x channels; times 4 bytes, the memory of a decoded sound.
-        beyond: samples of a float wav beyond -1 to 1: `keep` them, `clip` them or `refuse`.
+        beyond: samples of a float wav beyond -1 to 1: `keep` them (up to a million, where a file
+            counts as damaged), `clip` them or `refuse`.
     """
 
     takes: ClassVar[int] = 1
     gives: ClassVar[int] = 1
     places: ClassVar[tuple[str, ...]] = ("host",)
-    requires: ClassVar[tuple[str, ...]] = ("soundfile", "numpy")
+    # With what soundfile itself imports: a bundle is installed without dependencies.
+    requires: ClassVar[tuple[str, ...]] = ("soundfile", "cffi", "typing-extensions", "numpy")
     max_seconds: float = 600.0
     max_channels: int = 8
     max_samples: int = 50_000_000
@@ -79,36 +84,37 @@ class DecodeAudio:
         return decode_audio
 
     def _check_header(self, file: SoundFile) -> None:
-        if file.format not in FORMATS or file.subtype not in ENCODINGS:
+        kind, encoding, rate, frames, channels = file.format, file.subtype, file.samplerate, file.frames, file.channels
+        if kind not in FORMATS or encoding not in ENCODINGS:
             expected = f"{WANTED} of PCM, float, u-law or A-law samples"
-            raise RequestError("", f"a {file.format} file of {file.subtype} samples", expected)
-        if not RATES[0] <= file.samplerate <= RATES[1]:
-            raise RequestError("", f"a rate of {file.samplerate} Hz", f"from {RATES[0]} to {RATES[1]} Hz")
-        if file.channels > self.max_channels:
-            raise RequestError("", f"a sound of {file.channels} channels", f"at most {self.max_channels}")
-        if not file.frames:
+            raise RequestError("", f"a {kind} file of {encoding} samples", expected)
+        if not RATES[0] <= rate <= RATES[1]:
+            raise RequestError("", f"a rate of {rate} Hz", f"from {RATES[0]} to {RATES[1]} Hz")
+        if channels > self.max_channels:
+            raise RequestError("", f"a sound of {channels} channels", f"at most {self.max_channels}")
+        if not frames:
             raise RequestError("", "a sound without samples", "at least one sample")
-        seconds = file.frames / file.samplerate
-        if seconds > self.max_seconds:
-            raise RequestError("", f"a sound of {seconds:.6g} seconds", f"at most {self.max_seconds:g} seconds")
-        if file.frames * file.channels > self.max_samples:
-            found = f"a sound of {file.frames} frames x {file.channels} channels"
+        if frames / rate > self.max_seconds:
+            raise RequestError("", f"a sound of {frames / rate:.6g} seconds", f"at most {self.max_seconds:g} seconds")
+        if frames * channels > self.max_samples:
+            found = f"a sound of {frames} frames x {channels} channels"
             raise RequestError("", found, f"at most {self.max_samples} samples")
 
     def _within(self, samples: Any) -> Any:
-        import numpy as np
-
         # The extremes tell of NaN too, and need no array of their own as isfinite does.
         least, most = float(samples.min()), float(samples.max())
-        if not (np.isfinite(least) and np.isfinite(most)):
+        if not (math.isfinite(least) and math.isfinite(most)):
+            import numpy as np
+
             at = int(np.argmax(~np.isfinite(samples).all(axis=1)))
             raise RequestError("", f"a sample that is not finite (NaN or infinity) in frame {at}", "finite samples")
-        if self.beyond == "keep" or (least >= -1 and most <= 1):
+        bound = FARTHEST if self.beyond == "keep" else 1.0
+        if least >= -bound and most <= bound:
             return samples
-        if self.beyond == "refuse":
-            far = most if most > -least else least
-            raise RequestError("", f"a sample of {far:.6g}", "samples from -1 to 1")
-        return samples.clip(-1, 1)
+        if self.beyond == "clip":
+            return samples.clip(-1, 1)
+        far = most if most > -least else least
+        raise RequestError("", f"a sample of {far:.6g}", f"samples from {-bound:g} to {bound:g}")
 
 
 def _check_whole(data: bytes) -> None:
@@ -119,9 +125,11 @@ def _check_whole(data: bytes) -> None:
         raise RequestError("", _what(data), WANTED)
     # libsndfile takes what is there of a wav that was cut off, and says nothing.
     at = 12
-    while at + 8 <= len(data):
+    for _ in range(MOST_CHUNKS):
         name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
         left = len(data) - at - 8
+        if left < 0:
+            break
         if name == b"data":
             if size > left and size != UNKNOWN:
                 found = f"a sound cut off: {left} bytes of samples where its header says {size}"
@@ -134,11 +142,13 @@ def _check_whole(data: bytes) -> None:
 def _check_flac(data: bytes) -> None:
     # STREAMINFO is the first block: 4 bytes of magic, 4 of block header; the low 36 bits of bytes 18 to 25 are the length.
     if len(data) >= 26 and int.from_bytes(data[18:26], "big") & 0xF_FFFF_FFFF == 0:
-        raise RequestError("", "a FLAC file whose header does not tell its length", "one that does, with a sample or more")
+        raise RequestError(
+            "", "a FLAC file whose header does not tell its length", "one that does, with a sample or more"
+        )
 
 
 def _reason(error: Exception) -> str:
-    """libsndfile's own words, without the name of the object it read from."""
+    """The words of libsndfile, without the name of the object it read from."""
     return str(getattr(error, "error_string", error)).removeprefix("Error : ").rstrip(".")
 
 

@@ -29,7 +29,7 @@ class Frame:
 
     takes: ClassVar[int] = 1
     gives: ClassVar[int] = 1
-    places: ClassVar[tuple[str, ...]] = ("host",)
+    places: ClassVar[tuple[str, ...]] = ("host", "graph")
     requires: ClassVar[tuple[str, ...]] = ("numpy",)
     length: int
     hop: int
@@ -56,11 +56,12 @@ class Frame:
         return min(0.0, value.range[0]), max(0.0, value.range[1])
 
     def _count(self, samples: int) -> int:
-        beyond = samples + 2 * self._margin() - self.length
-        return (beyond // self.hop if self.end == "drop" else -(-beyond // self.hop)) + 1 if beyond >= 0 else self._short()
-
-    def _short(self) -> int:
-        return int(self.end == "pad")
+        padded = samples + 2 * self._margin()
+        beyond = padded - self.length
+        if self.end == "drop":
+            return max(0, beyond // self.hop + 1)
+        # A hop longer than a frame may leave samples between two frames; a frame begins at a sample all the same.
+        return min(-(-max(0, beyond) // self.hop), (padded - 1) // self.hop) + 1
 
     def _margin(self) -> int:
         return self.length // 2 if self.center else 0

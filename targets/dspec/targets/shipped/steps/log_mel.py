@@ -85,7 +85,9 @@ class LogMel:
         if not 1 <= self._length() <= self.n_fft:
             raise ValueError(f"window_length is {self.window_length}; from 1 to n_fft, {self.n_fft}")
         if not 0 <= self.low < self._high() <= self.rate / 2:
-            raise ValueError(f"bands from {self.low} to {self._high()} Hz; they lie between 0 and rate / 2, {self.rate / 2}")
+            raise ValueError(
+                f"bands from {self.low} to {self._high()} Hz; they lie between 0 and rate / 2, {self.rate / 2}"
+            )
         if not LEAST_FLOOR <= self.floor < math.inf:
             raise ValueError(f"floor is {self.floor}; at least {LEAST_FLOOR}")
         if self.dynamic_range is not None and not 0 < self.dynamic_range < math.inf:
@@ -112,7 +114,10 @@ class LogMel:
             padded = self._padded(samples)
             frames = np.lib.stride_tricks.sliding_window_view(padded, self.n_fft)[:: self.hop]
             spectrum = np.fft.rfft(frames * window, axis=1)
-            bands = self._powered(spectrum) @ weights
+            with np.errstate(over="ignore", invalid="ignore"):
+                bands = self._powered(spectrum) @ weights
+            if not np.isfinite(bands).all():
+                raise RequestError("", "samples whose power is beyond float32", "finite samples near -1 to 1")
             logarithms = self._bounded(self._log(np.maximum(bands, np.float32(self.floor))))
             return logarithms if self.layout == "frames_first" else logarithms.T
 
@@ -124,7 +129,9 @@ class LogMel:
         from ..mel import filters
 
         area, high = self.norm == "slaney", self._high()
-        found = filters(rate=self.rate, n_fft=self.n_fft, bands=self.mels, low=self.low, high=high, scale=self.scale, area=area)
+        found = filters(
+            rate=self.rate, n_fft=self.n_fft, bands=self.mels, low=self.low, high=high, scale=self.scale, area=area
+        )
         return found.astype(np.float32)
 
     def _window(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from ..step import TENSOR, RequestError, Value, accept
@@ -50,21 +51,18 @@ class Mfcc:
     def open(self) -> Callable[[Any], Any]:
         import numpy as np
 
-        matrices: dict[int, Any] = {}
+        matrix = lru_cache(maxsize=4)(self._matrix)
 
         def mfcc(spectrogram: Any) -> Any:
             if spectrogram.ndim != 2 or spectrogram.shape[1] < self.coefficients:
                 expected = f"frames x mels, {self.coefficients} mels or more"
                 raise RequestError("", f"shape {list(spectrogram.shape)}", expected)
-            mels = spectrogram.shape[1]
-            if mels not in matrices:
-                matrices[mels] = self._matrix(mels).astype(np.float32)
-            return spectrogram.astype(np.float32, copy=False) @ matrices[mels]
+            return spectrogram.astype(np.float32, copy=False) @ matrix(spectrogram.shape[1])
 
         return mfcc
 
     def _matrix(self, mels: int) -> Any:
-        """The transform and the lifter, float64 [mels, coefficients]."""
+        """The transform and the lifter, float32 [mels, coefficients]."""
         import numpy as np
 
         k = np.arange(self.coefficients)
@@ -73,7 +71,7 @@ class Mfcc:
         if self.norm == "ortho":
             scale[0] = np.sqrt(1 / mels)
         lift = 1 + self.lifter / 2 * np.sin(np.pi * k / self.lifter) if self.lifter else 1.0
-        return cosines * scale * lift
+        return (cosines * scale * lift).astype(np.float32)
 
 
 STEP = Mfcc

@@ -116,10 +116,14 @@ class Nms:
 
 
 def _checked(boxes: Any, scores: Any, labels: tuple[str, ...]) -> tuple[Any, Any]:
+    import numpy as np
+
     corners, table = checked(boxes), checked(scores)
     table = table.reshape(-1, 1) if table.ndim == 1 else table
     if corners.ndim != 2 or corners.shape[1] != 4 or table.ndim != 2 or len(corners) != len(table):
         raise ValueError(f"boxes of shape {list(corners.shape)} and scores of shape {list(table.shape)}")
+    if not np.isfinite(corners).all():
+        raise ValueError("a box has a corner at infinity")
     if labels and len(labels) != table.shape[1]:
         raise ValueError(f"{len(labels)} labels for {table.shape[1]} classes")
     return corners, table

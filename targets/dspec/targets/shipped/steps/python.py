@@ -39,6 +39,8 @@ class Python:
     def open(self) -> Callable[..., Any]:
         import numpy as np
 
+        from ..arrays import is_array
+
         function = getattr(_load(Path(self.file)), self.callable, None)
         if not callable(function):
             raise ValueError(f"{Path(self.file).name} has no function {self.callable!r}")
@@ -46,7 +48,7 @@ class Python:
         def call(*values: Any) -> Any:
             # In-place arithmetic is common in training code and must not reach the caller's
             # arrays.
-            copies = (value.copy() if isinstance(value, np.ndarray) else value for value in values)
+            copies = (np.array(value, order="C") if is_array(value) else value for value in values)
             try:
                 return function(*copies)
             except ValueError as error:

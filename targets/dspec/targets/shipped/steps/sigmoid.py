@@ -18,7 +18,7 @@ class Sigmoid:
 
     takes: ClassVar[int] = 1
     gives: ClassVar[int] = 1
-    places: ClassVar[tuple[str, ...]] = ("host",)
+    places: ClassVar[tuple[str, ...]] = ("host", "graph")
     requires: ClassVar[tuple[str, ...]] = ("numpy",)
 
     def flow(self, value: Value) -> tuple[Value, ...]:

@@ -22,7 +22,7 @@ class Softmax:
 
     takes: ClassVar[int] = 1
     gives: ClassVar[int] = 1
-    places: ClassVar[tuple[str, ...]] = ("host",)
+    places: ClassVar[tuple[str, ...]] = ("host", "graph")
     requires: ClassVar[tuple[str, ...]] = ("numpy",)
     axis: int = -1
     temperature: float = 1.0
