@@ -5,7 +5,14 @@ import random
 
 import pytest
 
-from dspec.compiler.statistics import beyond, mean_bounds, percentile, percentile_bounds
+from dspec.compiler.statistics import (
+    beyond,
+    correlation_bounds,
+    mean_bounds,
+    percentile,
+    percentile_bounds,
+    share_bounds,
+)
 
 
 def test_percentile_is_the_nearest_rank() -> None:
@@ -41,3 +48,16 @@ def test_mean_bounds_match_students_t() -> None:
     # mean 11, s = 1.5811, t(0.95, 4) = 2.1318 → ± 1.5074
     assert (lower, upper) == pytest.approx((9.4926, 12.5074), abs=0.02)
     assert mean_bounds([1.0]) == (-math.inf, math.inf)
+
+
+def test_share_bounds_are_wilsons() -> None:
+    assert share_bounds(0, 0) == (0.0, 1.0)
+    assert share_bounds(1, 3) == pytest.approx((0.07826572633372841, 0.7464661317187758))  # scipy's proportion_ci
+    assert share_bounds(0, 5) == pytest.approx((0.0, 0.35111650076510126))
+    assert share_bounds(200, 200) == pytest.approx((0.9866528393452243, 1.0))
+
+
+def test_correlation_bounds_need_four_pairs_and_hold_at_the_ends() -> None:
+    assert correlation_bounds(0.9, 3) == (-1.0, 1.0)
+    low, high = correlation_bounds(1.0, 4)
+    assert 0.99 < low <= high <= 1.0

@@ -53,6 +53,11 @@ def efficientnet() -> Example:
 
 
 @pytest.fixture(scope="session")
+def tabular() -> Example:
+    return Example("tabular")
+
+
+@pytest.fixture(scope="session")
 def minilm_model(minilm: Example) -> Any:
     from safetensors.torch import load_file
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from importlib.metadata import packages_distributions, requires, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def lower_target(request: Any, places: Any, inputs: Inputs, out: Path, report: R
     requirements = _requirements(spec, lowered, out / "pipeline")
     (out / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
     _ship_code(spec, lowered, out / "dspec_bundle")
-    pinned = tuple(line.partition("==")[0] for line in requirements)
+    pinned = tuple(name for line in requirements if _installed(name := line.partition("==")[0]))
     return {"value": _manifest_facts(program, lowered), "distributions": pinned}
 
 
@@ -134,6 +134,14 @@ def _with_needed(names: set[str]) -> set[str]:
     return found
 
 
+def _installed(name: str) -> bool:
+    """Whether this machine has it: a runtime may pin what only the bundle needs."""
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
+
+
 def _without_local_version(line: str) -> str:
     return line.partition("+")[0]
 
@@ -141,10 +149,15 @@ def _without_local_version(line: str) -> str:
 def _ship_code(spec: Spec, lowered: Lowered, out: Path) -> None:
     root = Path(os.fspath(shipped.__path__[0]))
     used = tuple(sorted({step.use for step in (*spec.preprocess, *spec.postprocess)}))
-    files = {name: root / name for name in parts(used)} | {module.name: module for module in lowered.modules}
+    files = {name: root / name for name in parts(used)} | {_shipped_as(file, root): file for file in lowered.modules}
     for name, source in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, out / name)
+
+
+def _shipped_as(module: Path, root: Path) -> str:
+    """Below `dspec_bundle/` as below `shipped`; a runtime's own file beside them."""
+    return module.relative_to(root).as_posix() if module.is_relative_to(root) else module.name
 
 
 def _manifest_facts(program: Program, lowered: Lowered) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def lower_stage(
         name="lower",
         function="dspec.compiler.lower:lower_target",
         request={
-            "spec": _json(spec, {target_id: target}),
+            "spec": _json(spec, {target_id: target}, ("training",)),
             "target": target_id,
             "candidate": candidate_to_json(candidate),
             "artifacts": [outcome.value for outcome in artifacts],

@@ -8,14 +8,12 @@ from dspec.spec.catalogue import Catalogue, Value
 from dspec.spec.draft import Draft
 from dspec.spec.errors import Diagnostic
 from dspec.spec.fit import Held, describe, item_shape, misfit
+from dspec.spec.flows import KINDS, known
 from dspec.spec.models import Answer, RequestField, Spec, StepUse, Tensor
 from dspec.spec.nearest import did_you_mean, listed
 from dspec.spec.sources import SourceMap
 from dspec.spec.steps import CheckedStep, read_steps
-from dspec.spec.wiring import Wiring, unused
-
-_KINDS = {"text": "text", "image": "image bytes", "audio": "audio bytes", "tensor": "tensor", "number": "number",
-          "json": "json"}  # fmt: skip
+from dspec.spec.wiring import BOUND, Wiring, unused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +79,7 @@ def _request(work: _Assembly, steps: tuple[CheckedStep, ...]) -> dict[str, Reque
 
 
 def _field_value(declared: RequestField, catalogue: Catalogue) -> Value:
-    return catalogue.value(_KINDS[declared.type], declared.dtype, declared.shape)
+    return catalogue.value(KINDS[declared.type], declared.dtype, declared.shape)
 
 
 def _before(work: _Assembly, request: dict[str, RequestField], steps: tuple[CheckedStep, ...]) -> Wiring | None:
@@ -101,6 +99,7 @@ def _before(work: _Assembly, request: dict[str, RequestField], steps: tuple[Chec
     work.problems += wiring.problems
     if work.draft.sound("model.dims", "model.inputs"):
         _check_door(work, wiring)
+        _warn_padding(work, wiring, steps)
     _warn_unused(work, wiring)
     return wiring
 
@@ -118,6 +117,23 @@ def _check_door(work: _Assembly, wiring: Wiring) -> None:
             ))  # fmt: skip
         elif (reason := misfit(held, tensor, model.dims)) and work.spec.request:
             work.problems.append(_misfit(work, name, held, reason))
+
+
+def _warn_padding(work: _Assembly, wiring: Wiring, steps: tuple[CheckedStep, ...]) -> None:
+    """Every request is padded to the greatest length, where the model takes shorter ones as well."""
+    model = work.spec.model
+    for step in steps:
+        bound = step.params.get(BOUND)
+        fed = [name for name, held in wiring.held.items() if held.path == step.path and name in model.inputs]
+        if step.params.get("padding") != BOUND or not isinstance(bound, int) or not fed:
+            continue
+        size = item_shape(model.inputs[fed[0]].shape, model.dims)[0]
+        if isinstance(size, str) and size in model.dims and model.dims[size].min < bound:
+            work.problems.append(work.sources.diagnostic(
+                "E0352", (*step.path, "padding"), f"every request is padded to {bound}, and takes as long as the longest: "
+                f"`{size}` of `{fed[0]}` goes from {model.dims[size].min}", severity="warning",
+                hint="`padding: longest`; or, where one length is meant, declare that size in the model's inputs",
+            ))  # fmt: skip
 
 
 def _misfit(work: _Assembly, name: str, held: Held, reason: str) -> Diagnostic:
@@ -161,7 +177,7 @@ def _after(work: _Assembly, steps: tuple[CheckedStep, ...]) -> Wiring | None:
     model = work.spec.model
     held = {
         name: Held(
-            value=work.catalogue.value("tensor", tensor.dtype, _known(item_shape(tensor.shape, model.dims))),
+            value=work.catalogue.value("tensor", tensor.dtype, known(item_shape(tensor.shape, model.dims))),
             origin=f"model output `{name}`",
         )
         for name, tensor in model.outputs.items()
@@ -176,11 +192,6 @@ def _after(work: _Assembly, steps: tuple[CheckedStep, ...]) -> Wiring | None:
     wiring.run(steps)
     work.problems += wiring.problems
     return wiring
-
-
-def _known(shape: tuple[int | str, ...]) -> tuple[int | str | None, ...]:
-    """Names of dims stay, expressions are not known before running."""
-    return tuple(size if isinstance(size, int) or size.isidentifier() else None for size in shape)
 
 
 def _response(work: _Assembly, post: Wiring | None) -> dict[str, Answer]:

@@ -16,7 +16,7 @@ from dspec.targets.shipped.step import Value
 if TYPE_CHECKING:  # `check` needs the catalogue at once, and the records behind the protocol not at all
     from dspec.targets.protocol import Builder, Runtime
 
-RUNTIMES = ("onnxruntime",)
+RUNTIMES = ("fastapi", "onnxruntime")
 BUILDERS = ("onnx",)
 ENTRY_POINTS = "dspec.runtimes"  # name → package laid out as those here: options.ENTRY and runtime.RUNTIME
 

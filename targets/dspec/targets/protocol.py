@@ -129,8 +129,12 @@ class Session(Protocol):
         """Provider, threads and kernels that really ran."""
 
     @property
-    def pid(self) -> int:
-        """The serving process, whose memory counts."""
+    def pids(self) -> tuple[int, ...]:
+        """The serving processes, whose memory counts together."""
+
+    @property
+    def together(self) -> int:
+        """How many requests it may run through the model at once; 1: each by itself."""
 
     def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
         """One request through the whole bundle; with `tensors`, also what stood at the model's door (in and out)."""

@@ -55,7 +55,7 @@ class PipeSession:
         self._lock = threading.Lock()  # over stdin and _waiting
         self._closed = False
         start = time.perf_counter()
-        self._process = _start(bundle, command, environment)
+        self._process = start_process(bundle, command, environment)
         self._stderr: deque[str] = deque(maxlen=LAST_LINES)
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._listen, self._note)]
         for thread in self._threads:
@@ -79,8 +79,12 @@ class PipeSession:
         return self._facts
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def pids(self) -> tuple[int, ...]:
+        return (self._process.pid,)
+
+    @property
+    def together(self) -> int:
+        return 1
 
     def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
         """One request in Python form; GateError: E0806 refused or failed, E0804 died, E0805 no answer in time."""
@@ -184,11 +188,12 @@ class PipeSession:
         if code == LACKING:
             return MachineError.of("E0803", last, hint="install the bundle's requirements.txt", notes=notes)
         if not hasattr(self, "_facts"):
-            return GateError.of("E0802", f"the bundle did not start ({_ended(code)}): {last}", notes=notes)
-        return GateError.of("E0804", f"the bundle's process ended ({_ended(code)}): {last}", notes=notes)
+            return GateError.of("E0802", f"the bundle did not start ({ended(code)}): {last}", notes=notes)
+        return GateError.of("E0804", f"the bundle's process ended ({ended(code)}): {last}", notes=notes)
 
 
-def _ended(code: int | None) -> str:
+def ended(code: int | None) -> str:
+    """How a process ended, in words."""
     if code is None:
         return "still running, its pipe closed"
     return f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -203,14 +208,17 @@ def _refused(error: Mapping[str, str]) -> DspecError:
     return GateError.of("E0806", f"the bundle {what}: {error['message']}", expected=error["expected"])
 
 
-def _start(bundle: Path, command: tuple[str, ...], environment: Environment) -> subprocess.Popen[bytes]:
+def start_process(
+    bundle: Path, command: tuple[str, ...], environment: Environment, variables: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """`command` in `bundle`, on the CPUs granted, with `variables` more. Raises MachineError E0801, E0807."""
     program = [str(environment.python) if command[0] == "python" else command[0], *command[1:]]
     try:
         with _on_cpus(environment.cpus):
             return subprocess.Popen(
                 program,
                 cwd=bundle,
-                env=_variables(environment.python),
+                env=_variables(environment.python) | dict(variables or {}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -136,7 +136,7 @@ def _pipeline(steps: Chain, shape: list[int | str]) -> Pipeline:
 def _encoded(seconds: int, rate: int, channels: int, form: str) -> bytes:
     """A tone with overtones and some noise, as hard to compress as music."""
     time = np.arange(seconds * rate) / rate
-    tone = sum(np.sin(2 * np.pi * 220 * n * time) / n for n in range(1, 8)) / 5
+    tone: Any = sum(np.sin(2 * np.pi * 220 * n * time) / n for n in range(1, 8)) / 5
     noise = np.random.default_rng(7).normal(scale=0.02, size=(len(time), channels))
     stream = io.BytesIO()
     soundfile.write(stream, np.clip(tone[:, None] + noise, -1, 1), rate, format=form, subtype="PCM_16")

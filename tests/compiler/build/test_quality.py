@@ -94,6 +94,13 @@ def test_labels_that_fit_no_answer_are_told_at_the_spec(
     assert "quality: [" in done.err  # the line of the spec
 
 
+def test_a_label_that_is_not_finite_is_told_at_its_line(labelled: Project) -> None:
+    _relabel(labelled.folder, lambda number: float("nan") if number == 3 else 0)
+    done = labelled.dspec("build")
+    assert done.code == 2, done.out + done.err
+    assert "fixtures.jsonl:4: `expected` holds NaN or infinity" in done.err
+
+
 def test_the_golden_vectors_carry_labels(labelled: Project) -> None:
     bundle = "bundles/tiny/fleet"
     assert labelled.dspec("verify", bundle).code == 0

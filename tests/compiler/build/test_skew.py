@@ -315,6 +315,7 @@ def test_a_tolerance_of_its_own_is_judged_anew_and_nothing_runs_again(
     done = project.dspec("build")
     assert done.code == 0, done.out + done.err
     assert "every stage answered from the store" in done.out
+    assert "skew: " not in done.err
 
 
 def test_an_unknown_step_is_an_error(photos: Project, changed: Callable[..., Project]) -> None:

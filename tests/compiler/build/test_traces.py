@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dspec.targets.shipped.pipeline import Pipeline
+from dspec.targets.shipped.pipeline import Pipeline, Trace
 from dspec.targets.shipped.trace import read_trace, values_before, write_trace
 
 Project = Any  # conftest.Project: importlib mode gives test folders no names
@@ -33,7 +33,8 @@ def traced(folder: Path, name: str, **changed: float) -> Path:
         "after": [{"id": "scaled", "use": "scale", "params": {}, "in": ["y"], "out": ["z"]}],
         "response": {"z": "z"},
     }
-    pipeline, trace = Pipeline(declared, folder), []
+    pipeline = Pipeline(declared, folder)
+    trace: Trace = []
     request = {"raw": np.array([1, 2, 3], np.float32)}
     door = pipeline.before(request, trace)
     outputs = {"y": door["x"] * 3}

@@ -61,7 +61,7 @@ def test_facts_and_start(session: PipeSession) -> None:
     assert session.facts["provider"] == "CPUExecutionProvider"
     assert int(session.facts["intra_op_threads"]) >= 1
     assert 0 < session.start_seconds < 60
-    assert session.pid != os.getpid()
+    assert session.pids != (os.getpid(),)
 
 
 def test_several_in_flight_get_their_own_answers(
@@ -115,7 +115,7 @@ def test_overhead_of_the_pipe_is_small(session: PipeSession, toy: Path) -> None:
 def test_closing_leaves_no_process(toy: Path, here: Environment) -> None:
     session = PipeSession.of_bundle(toy, here)
     session.close()
-    assert gone(session.pid)
+    assert gone(*session.pids)
     with pytest.raises(GateError, match=r"process ended \(exit code 0\)"):
         session.ask({"text": "red"})
     session.close()
@@ -128,12 +128,12 @@ def test_death_is_reported_to_all_that_wait(own_toy: Path, here: Environment) ->
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(session.ask, {"text": "red"}) for _ in range(3)]
         time.sleep(0.3)
-        os.kill(session.pid, signal.SIGKILL)
+        os.kill(*session.pids, signal.SIGKILL)
         for future in waiting:
             with pytest.raises(GateError, match=r"E0804.*signal 9"):
                 future.result(10)
     session.close()
-    assert gone(session.pid)
+    assert gone(*session.pids)
 
 
 def test_a_late_answer_is_an_error_and_a_stuck_process_is_ended(own_toy: Path, here: Environment) -> None:
@@ -142,7 +142,7 @@ def test_a_late_answer_is_an_error_and_a_stuck_process_is_ended(own_toy: Path, h
     with pytest.raises(GateError, match=r"no answer within 0\.3 s"):
         session.ask({"text": "red"})
     session.close()
-    assert gone(session.pid)
+    assert gone(*session.pids)
 
 
 def test_prints_of_libraries_do_not_reach_the_pipe(own_toy: Path, here: Environment) -> None:

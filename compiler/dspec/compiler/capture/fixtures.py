@@ -70,9 +70,9 @@ class Fixtures:
             request = read_request(fields, raw, folder) if plain else _of_row(fields, raw)
         except RequestError as error:
             raise _unfit(file, number, error) from error
-        expected = raw.get(LABEL) if LABEL not in fields else None
+        expected = _label(file, number, raw.get(LABEL)) if LABEL not in fields else None
         return Fixture(
-            id=f"{file}:{number}", source=source, raw=raw, request=request, expected=_plain(expected), folder=folder
+            id=f"{file}:{number}", source=source, raw=raw, request=request, expected=expected, folder=folder
         )
 
     def door(self, fixture: Fixture) -> dict[str, Array]:
@@ -101,6 +101,18 @@ def open_pipeline(folder: Path) -> Pipeline:
 
 def _error(code: str, message: str, file: str, line: int, hint: str, **details: Any) -> DspecError:
     return SpecError.of(code, message, file=file, line=line, key="fixtures", hint=hint, **details)
+
+
+def _label(file: str, number: int, expected: Any) -> Any:
+    """A label as plain JSON values. Python's reader of JSON lets NaN and Infinity pass; nothing can equal them."""
+    label = _plain(expected)
+    try:
+        json.dumps(label, allow_nan=False)
+    except ValueError as error:
+        message = f"{file}:{number}: `{LABEL}` holds NaN or infinity"
+        hint = "leave the label out where there is none"
+        raise _error("E0452", message, file, number, hint, expected="a label with finite numbers") from error
+    return label
 
 
 def _unfit(file: str, number: int, error: RequestError) -> DspecError:

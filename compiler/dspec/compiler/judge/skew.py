@@ -140,21 +140,18 @@ def _causes(policies: Mapping[str, Policy], off: Sequence[SkewCase], causes: Seq
     exact = {name for name, policy in policies.items() if policy == EXACT}
     matching = [cause for cause in causes if not _left(cause, policies)]
     for cause in matching[:SHOWN]:
-        yield f"likely cause: {_verb(cause)} would match (tested on {_count(len(cause.tried))})"
+        would = " would match" if cause.step else ""
+        yield f"likely cause: {cause.what}{would} (tested on {_count(len(cause.tried))})"
     if not matching and causes:
         best = causes[0]
         whole = {case.id: case.outputs for case in off}
         was = _most((name, error) for case in best.tried for name, error in whole.get(case, {}).items())
         left = _most((name, error) for name, error in best.outputs.items() if name not in exact or error.frontier)
-        yield f"likely part of the cause: {_verb(best)} takes the error from {was} to {left} (tested on {_count(len(best.tried))})"
+        yield f"likely part of the cause: {best.what}; the error falls from {was} to {left} (tested on {_count(len(best.tried))})"
 
 
 def _left(cause: Cause, policies: Mapping[str, Policy]) -> bool:
     return any(_breaks(error, policies.get(name, EXACT)) for name, error in cause.outputs.items())
-
-
-def _verb(cause: Cause) -> str:
-    return cause.what if cause.step else f"that {cause.what}"
 
 
 def _count(fixtures: int) -> str:

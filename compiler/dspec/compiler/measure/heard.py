@@ -68,8 +68,12 @@ class Overheard:
         return self.session.facts
 
     @property
-    def pid(self) -> int:
-        return self.session.pid
+    def pids(self) -> tuple[int, ...]:
+        return self.session.pids
+
+    @property
+    def together(self) -> int:
+        return self.session.together
 
     def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
         answer = self.session.ask(request, tensors=tensors)

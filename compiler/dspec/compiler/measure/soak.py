@@ -38,17 +38,23 @@ def soak(session: Session, cases: list[Expected], report: Report) -> tuple[int, 
     while len(resident) < ROUNDS and time.perf_counter() < end:
         for case in cases:
             session.run(case.inputs)
-        found = _resident(session.pid)
+        found = resident_memory(session.pids)
         if found is None:
             return ()
         resident.append(found)
     return tuple(resident)
 
 
-def _resident(pid: int) -> int | None:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return None
-    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
-    return int(found[0]) * 1024 if found else None
+def resident_memory(pids: Iterable[int], line: str = "VmRSS") -> int | None:
+    """Resident bytes of all the processes together; None where the system does not tell. `line`: of /proc/PID/status."""
+    total = 0
+    for pid in pids:
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            return None
+        found = [text.split()[1] for text in status.splitlines() if text.startswith(f"{line}:")]
+        if not found:
+            return None
+        total += int(found[0]) * 1024
+    return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from dspec.compiler.measure.cases import Expected, golden_cases, reference_cases
 from dspec.compiler.measure.heard import Heard, Overheard, quality_found
 from dspec.compiler.measure.parity import Wanted, parity_cases
 from dspec.compiler.measure.smoke import smoke
-from dspec.compiler.measure.soak import of_many_sizes, soak
+from dspec.compiler.measure.soak import of_many_sizes, resident_memory, soak
 from dspec.compiler.quality.labelled import Asked
 from dspec.compiler.stage import Report
 from dspec.spec.records import Parity
@@ -39,7 +39,7 @@ def prove(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repo
         overheard = Overheard(session=session, heard=heard)
         cases = tuple(parity_cases(overheard, heard.cases(cases_of(bundle, inputs)), Wanted.read(request), report))
         resident = soak(session, of_many_sizes(cases_of(bundle, inputs)), report)
-        facts, peak = dict(session.facts), peak_memory(session.pid)
+        facts, peak = dict(session.facts), peak_memory(session.pids)
     report("smoke test in the clean environment")
     quality = quality_found(heard, asked, inputs)
     parity = Parity(
@@ -71,7 +71,7 @@ def load(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repor
         throughput = loads.throughput(session, requests, report)
         rate = request["rate_rps"] or min(loads.MODEST_RPS, median(throughput.windows_rps) / 2)
         latency = loads.latency(session, requests, rate, request["duration_s"], warmup_ms, report)
-        peak = peak_memory(session.pid)
+        peak = peak_memory(session.pids)
     return {
         "value": {
             "throughput": throughput.model_dump(mode="json"),
@@ -125,11 +125,6 @@ def _cold_start(manifest: Mapping[str, Any], bundle: Path, environment: Environm
         return round(time.perf_counter() - start, 4)
 
 
-def peak_memory(pid: int) -> int | None:
-    """Peak resident bytes of a process so far; None where the system does not tell."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return None
-    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(found[0]) * 1024 if found else None
+def peak_memory(pids: Iterable[int]) -> int | None:
+    """Peak resident bytes so far: each process's own peak, added up; None where the system does not tell."""
+    return resident_memory(pids, "VmHWM")

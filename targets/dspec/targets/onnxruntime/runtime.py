@@ -11,16 +11,14 @@ from typing import Any
 
 from dspec.spec.errors import SpecError
 from dspec.spec.models import Spec, Target
-from dspec.spec.records import Metric
+from dspec.targets.artifacts.onnx_refusals import refusals
 from dspec.targets.onnxruntime.options import Options
-from dspec.targets.onnxruntime.refusals import refusals
-from dspec.targets.protocol import Artifact, Candidate, Environment, Job, Lowered, Session, Wanted
+from dspec.targets.protocol import Candidate, Environment, Job, Lowered, Session, Wanted
 
 ENGINE = "onnxruntime"
 COMMAND = ("python", "-m", "dspec_bundle", "pipe")
 NEEDED = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime")
 REQUIRED = ("numpy", "onnxruntime")  # in the bundle
-FOLDER = "model"
 
 
 class OnnxRuntime:
@@ -54,25 +52,20 @@ class OnnxRuntime:
         Raises:
             ExportError: E0511, E0512, E0513: this ONNX Runtime can't run the graph.
         """
-        from dspec.targets.artifacts.onnx_listing import listing
-        from dspec.targets.onnxruntime.load import load_once
-        from dspec.targets.onnxruntime.place import lay
+        from dspec.targets.artifacts.onnx_laid import lay_onnx
         from dspec.targets.shipped.engine_onnxruntime import __file__ as engine_onnxruntime
 
         (artifact,) = job.artifacts
-        lay(artifact, out / FOLDER)
-        path = out / FOLDER / artifact.file
-        path.with_name("graph.txt").write_text(listing(path), encoding="utf-8")
         options = asdict(job.options)
-        load_once(path, job, options, _origins(artifact))
+        laid = lay_onnx(job, artifact, out, options)
         return Lowered(
-            model={"path": f"{FOLDER}/{artifact.file}", "format": "onnx", **artifact.facts},
+            model=laid.model,
             command=COMMAND,
             modules=(Path(engine_onnxruntime),),
             requirements=tuple(f"{name}=={version(name).partition('+')[0]}" for name in REQUIRED),
             options=options,
             toolchain=artifact.toolchain,
-            metrics=_metrics(artifact),
+            metrics=laid.metrics,
         )
 
     def open(self, bundle: Path, environment: Environment) -> Session:
@@ -89,25 +82,6 @@ def _installed(name: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
-
-
-def _origins(artifact: Artifact) -> dict[str, str]:
-    from dspec.targets.artifacts.onnx import ORIGINS
-
-    try:
-        found: dict[str, str] = json.loads((artifact.folder / ORIGINS).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    return found
-
-
-def _metrics(artifact: Artifact) -> tuple[Metric, ...]:
-    facts = artifact.facts
-    return (
-        Metric(name="model_bytes", value=facts["bytes"], unit="bytes", better="lower"),
-        Metric(name="parameters", value=facts["parameters"], unit="numbers"),
-        Metric(name="nodes", value=facts["nodes"], unit="nodes"),
-    )
 
 
 RUNTIME = OnnxRuntime()

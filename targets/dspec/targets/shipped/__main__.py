@@ -1,4 +1,4 @@
-"""Run a bundle: `python -m dspec_bundle run|selftest|pipe|info`, from inside its folder."""
+"""Run a bundle: `python -m dspec_bundle run|selftest|pipe|serve|info`, from inside its folder."""
 
 from __future__ import annotations
 
@@ -62,6 +62,13 @@ def _parser() -> argparse.ArgumentParser:
     test.add_argument("--json", action="store_true", help="the whole report as JSON")
     test.set_defaults(act=_selftest)
     acts.add_parser("pipe", help="serve over standard input and output").set_defaults(act=_pipe)
+    serve = acts.add_parser("serve", help="serve over HTTP")
+    serve.add_argument("--host", default="127.0.0.1", help="0.0.0.0 to be reached from outside (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, default=8000, help="0: any free one, the log says which (default: 8000)")
+    serve.add_argument("--workers", type=int, help="processes that hold the model (default: as built)")
+    serve.add_argument("--drain-s", type=float, default=1.0, help="seconds between not ready and not listening")
+    serve.add_argument("--no-access-log", action="store_true", help="no log line per request")
+    serve.set_defaults(act=_serve)
     acts.add_parser("info", help="what this bundle is").set_defaults(act=_info)
     return parser
 
@@ -90,6 +97,12 @@ def _pipe(options: argparse.Namespace) -> int:
     sink.close()
     sys.stderr.flush()
     os._exit(0)  # a thread may still wait for stdin
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from .serve.command import serve
+
+    return serve(options)
 
 
 def _info(options: argparse.Namespace) -> int:

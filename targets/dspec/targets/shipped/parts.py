@@ -19,6 +19,7 @@ COMMON = (
     "frames.py",
     "frontier.py",
     "golden.py",
+    "manifest.py",
     "nested.py",
     "pipe.py",
     "pipeline.py",
@@ -30,6 +31,32 @@ COMMON = (
     "steps/__init__.py",
     "tolerance.py",
     "trace.py",
+)
+# The server, beside COMMON.
+SERVE = (
+    "serve/__init__.py",
+    "serve/batch.py",
+    "serve/cold.py",
+    "serve/command.py",
+    "serve/counts.py",
+    "serve/datatypes.py",
+    "serve/document.py",
+    "serve/edges.py",
+    "serve/infer.py",
+    "serve/intake.py",
+    "serve/log.py",
+    "serve/metrics.py",
+    "serve/padding.py",
+    "serve/pool.py",
+    "serve/predict.py",
+    "serve/proof.py",
+    "serve/refusals.py",
+    "serve/settings.py",
+    "serve/tensors.py",
+    "serve/waiting.py",
+    "serve/web.py",
+    "serve/wire.py",
+    "serve/worker.py",
 )
 # What a step's file imports beside COMMON.
 BESIDE: dict[str, tuple[str, ...]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from .arrays import Array
 from .door import Door
 from .engine import open_engine
 from .errors import BundleError, EngineError
+from .manifest import read_manifest as read_manifest
 from .pipeline import Pipeline, Trace
 
 
@@ -86,23 +86,3 @@ class Bundle:
         if missing:
             raise EngineError(f"the model gave no output {missing[0]}")
         return outputs
-
-
-def read_manifest(folder: Path) -> Mapping[str, Any]:
-    """The content of bundle.json. Raises BundleError where it is absent or no JSON object."""
-    path = folder / "bundle.json"
-    try:
-        if path.exists() and not path.is_file():
-            raise ValueError("it is no file")
-        manifest = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        raise BundleError(f"no bundle.json in {folder}: run this from inside a bundle, or name one") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise BundleError(f"bundle.json can't be read: {error}") from error
-    if not isinstance(manifest, dict):
-        raise BundleError("bundle.json is no JSON object")
-    interface = manifest.get("interface")
-    parts = [interface.get(part) for part in ("inputs", "outputs", "dims")] if isinstance(interface, dict) else [None]
-    if not all(isinstance(part, dict) for part in parts) or "engine" not in manifest:
-        raise BundleError("bundle.json: no engine, or an interface without inputs, outputs and dims")
-    return manifest

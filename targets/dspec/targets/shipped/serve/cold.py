@@ -11,17 +11,24 @@ from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
+from .datatypes import datatype_of, field_datatype
 from .document import document
 from .metrics import Metrics
 from .pool import Pool
 from .refusals import Refusal, body_of
-from .datatypes import datatype_of, field_datatype
 
 EXTENSIONS = ["binary_tensor_data"]
 
 
 def cold_routes(manifest: Mapping[str, Any], fields: Mapping[str, Any], pool: Pool, metrics: Metrics) -> FastAPI:
-    app = FastAPI(title=manifest["name"], version=manifest["version"], docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app = FastAPI(
+        title=manifest["name"],
+        version=manifest["version"],
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+    )
     about = _About(manifest, fields, pool)
     text = orjson.dumps(document(manifest, fields, pool.folder, pool.settings))
 
@@ -89,18 +96,31 @@ class _About:
     def known(self, name: str, version: str | None) -> None:
         own = self._manifest["name"]
         if name not in (own, f"{own}.model") or version not in (None, self._manifest["version"]):
-            raise Refusal(404, "unknown_model", f"no model {name}{' version ' + version if version else ''}; there are {own} and {own}.model")
+            raise Refusal(
+                404,
+                "unknown_model",
+                f"no model {name}{' version ' + version if version else ''}; there are {own} and {own}.model",
+            )
 
     def model(self, name: str, version: str | None) -> dict[str, Any]:
         self.known(name, version)
         sides = self._tensors() if name.endswith(".model") and name != self._manifest["name"] else self._requests()
-        return {"name": name, "versions": [self._manifest["version"]], "platform": f"dspec_{self._manifest['engine']}", **sides}
+        return {
+            "name": name,
+            "versions": [self._manifest["version"]],
+            "platform": f"dspec_{self._manifest['engine']}",
+            **sides,
+        }
 
     def _tensors(self) -> dict[str, Any]:
         interface = self._manifest["interface"]
         return {
             side: [
-                {"name": name, "datatype": datatype_of(port["dtype"]), "shape": [size if isinstance(size, int) else -1 for size in port["shape"]]}
+                {
+                    "name": name,
+                    "datatype": datatype_of(port["dtype"]),
+                    "shape": [size if isinstance(size, int) else -1 for size in port["shape"]],
+                }
                 for name, port in interface[side].items()
             ]
             for side in ("inputs", "outputs")
@@ -108,7 +128,11 @@ class _About:
 
     def _requests(self) -> dict[str, Any]:
         inputs = [
-            {"name": name, "datatype": field_datatype(field), "shape": [-1, *(size if isinstance(size, int) else -1 for size in field.get("shape") or ())]}
+            {
+                "name": name,
+                "datatype": field_datatype(field),
+                "shape": [-1, *(size if isinstance(size, int) else -1 for size in field.get("shape") or ())],
+            }
             for name, field in self._fields.items()
         ]
         outputs = [{**found, "shape": [-1, *found["shape"][1:]]} for found in self._pool.response]

@@ -28,19 +28,12 @@ KEEP_ALIVE_S = 75  # longer than load balancers keep theirs (60), so that they c
 GRACE_S = 2.0  # beyond the deadline of the last request
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 to be reached from outside (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8000, help="0 for any free one; the log says which (default: 8000)")
-    parser.add_argument("--workers", type=int, help="processes that hold the model (default: as built)")
-    parser.add_argument("--drain-s", type=float, default=1.0, help="seconds between not ready and not listening (default: 1)")
-    parser.add_argument("--no-access-log", action="store_true", help="no log line per request")
-
-
 def serve(options: argparse.Namespace) -> int:
     """0: ended when told to; 1: no worker could load the bundle."""
     folder = Path(options.bundle).resolve()
     manifest = read_manifest(folder)
-    settings = Settings.of(manifest, {"workers": options.workers})
+    fields = _fields(folder)
+    settings = Settings.of(manifest, fields, {"workers": options.workers})
     threads = threads_per_worker(manifest, settings.workers)
     listening = _listen(options.host, options.port)
     config = uvicorn.Config(
@@ -49,7 +42,15 @@ def serve(options: argparse.Namespace) -> int:
         timeout_graceful_shutdown=int(settings.deadline_ms / 1000 + GRACE_S),
     )  # fmt: skip
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        return runner.run(_Service(folder, manifest, settings, threads, options).run(config, listening))
+        return runner.run(_Service(folder, manifest, fields, settings, threads, options).run(config, listening))
+
+
+def _fields(folder: Path) -> Mapping[str, Any]:
+    try:
+        found: Mapping[str, Any] = json.loads((folder / "pipeline" / "pipeline.json").read_text("utf-8"))["request"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BundleError(f"pipeline.json: {type(error).__name__}: {error}") from error
+    return found
 
 
 async def _not_yet(scope: Any, receive: Any, send: Any) -> None:
@@ -65,12 +66,19 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class _Service:
-    def __init__(self, folder: Path, manifest: Mapping[str, Any], settings: Settings, threads: int, options: argparse.Namespace) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Mapping[str, Any],
+        fields: Mapping[str, Any],
+        settings: Settings,
+        threads: int,
+        options: argparse.Namespace,
+    ) -> None:
         bundle = short_digest(manifest)
         self._log = Log(bundle)
         self._metrics = Metrics(bundle, edges_of(folder))
         self._pool = Pool(folder, settings, threads, self._log, self._metrics)
-        fields = json.loads((folder / "pipeline" / "pipeline.json").read_text("utf-8"))["request"]
         self._web = Web(manifest, fields, self._pool, self._log, self._metrics, not options.no_access_log)
         self._drain_s = options.drain_s
         self._threads = threads

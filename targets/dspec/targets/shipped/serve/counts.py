@@ -20,7 +20,9 @@ from .edges import edges_of
 MOST = 512  # values of one tensor that count: a picture has 150,000, and they are alike
 
 
-def series(door: Mapping[str, Array], outputs: Mapping[str, Array], sizes: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
+def series(
+    door: Mapping[str, Array], outputs: Mapping[str, Array], sizes: Mapping[str, Any]
+) -> Iterator[tuple[str, Array]]:
     """Name and values of each series for one item. `sizes`: input → declared shape."""
     for kind, tensors in (("input", door), ("output", outputs)):
         for name, array in tensors.items():

@@ -35,13 +35,21 @@ def document(manifest: Mapping[str, Any], fields: Mapping[str, Any], bundle: Pat
             "/v2/health/live": {"get": _get("Whether the process runs", "live")},
             "/v2/health/ready": {"get": _get("Whether requests are taken", "ready", 503)},
             "/v2/models/{name}": {"get": _of_model(name, _get("Inputs and outputs", "model", 404))},
-            "/v2/models/{name}/ready": {"get": _of_model(name, _get("Whether the model takes requests", "model_ready", 404, 503))},
-            "/v2/models/{name}/infer": {"post": _of_model(name, _infer())},
-            "/v2/models/{name}/versions/{version}": {"get": _of_model(name, _get("Inputs and outputs", "version", 404), manifest["version"])},
-            "/v2/models/{name}/versions/{version}/ready": {
-                "get": _of_model(name, _get("Whether the model takes requests", "version_ready", 404, 503), manifest["version"])
+            "/v2/models/{name}/ready": {
+                "get": _of_model(name, _get("Whether the model takes requests", "model_ready", 404, 503))
             },
-            "/v2/models/{name}/versions/{version}/infer": {"post": _of_model(name, _infer("version_infer"), manifest["version"])},
+            "/v2/models/{name}/infer": {"post": _of_model(name, _infer())},
+            "/v2/models/{name}/versions/{version}": {
+                "get": _of_model(name, _get("Inputs and outputs", "version", 404), manifest["version"])
+            },
+            "/v2/models/{name}/versions/{version}/ready": {
+                "get": _of_model(
+                    name, _get("Whether the model takes requests", "version_ready", 404, 503), manifest["version"]
+                )
+            },
+            "/v2/models/{name}/versions/{version}/infer": {
+                "post": _of_model(name, _infer("version_infer"), manifest["version"])
+            },
             "/metrics": {"get": _metrics()},
             "/openapi.json": {"get": _get("This document", "document")},
         },
@@ -58,7 +66,12 @@ def _schemas(fields: Mapping[str, Any], settings: Settings) -> Schema:
             "required": list(fields),
             "additionalProperties": False,
         },
-        "Requests": {"type": "array", "items": {"$ref": f"{_REF}Request"}, "minItems": 1, "maxItems": settings.max_items},
+        "Requests": {
+            "type": "array",
+            "items": {"$ref": f"{_REF}Request"},
+            "minItems": 1,
+            "maxItems": settings.max_items,
+        },
         "Error": {
             "type": "object",
             "properties": {"error": {"type": "object", "properties": described, "required": ["code", "message"]}},
@@ -85,7 +98,10 @@ def _schemas(fields: Mapping[str, Any], settings: Settings) -> Schema:
             "properties": {
                 "id": {"type": "string"},
                 "inputs": {"type": "array", "items": {"$ref": f"{_REF}Tensor"}},
-                "outputs": {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}},
+                "outputs": {
+                    "type": "array",
+                    "items": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+                },
                 "parameters": {"type": "object"},
             },
             "required": ["inputs"],
@@ -109,9 +125,17 @@ def _field(field: Mapping[str, Any]) -> Schema:
         return {"type": "string", "maxLength": int(field.get("max_bytes") or 10_000_000)}
     if kind in ("image", "audio"):
         base64 = {"type": "string", "contentEncoding": "base64"}
-        return {"type": "object", "properties": {"base64": base64}, "required": ["base64"], "additionalProperties": False}
+        return {
+            "type": "object",
+            "properties": {"base64": base64},
+            "required": ["base64"],
+            "additionalProperties": False,
+        }
     if kind == "tensor":
-        return {"type": "array", "description": f"nested lists, {field.get('dtype') or 'numbers'} {field.get('shape') or ''}".strip()}
+        return {
+            "type": "array",
+            "description": f"nested lists, {field.get('dtype') or 'numbers'} {field.get('shape') or ''}".strip(),
+        }
     return {"type": "number"} if kind == "number" else {}
 
 
@@ -119,7 +143,10 @@ def _predict(fields: Mapping[str, Any], settings: Settings, request: Any, answer
     one: Schema = {"schema": {"oneOf": [{"$ref": f"{_REF}Request"}, {"$ref": f"{_REF}Requests"}]}}
     if request is not None:
         one["example"] = request
-    parts = {name: {"type": "string", **({"format": "binary"} if field["type"] in ("image", "audio") else {})} for name, field in fields.items()}
+    parts = {
+        name: {"type": "string", **({"format": "binary"} if field["type"] in ("image", "audio") else {})}
+        for name, field in fields.items()
+    }
     form = {"schema": {"type": "object", "properties": parts, "required": list(fields)}}
     answered: Schema = {"schema": {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]}}
     if answer is not None:
@@ -153,11 +180,19 @@ _ERRORS = {
 
 def _errors(schema: str, *only: int) -> Schema:
     content = {JSON: {"schema": {"$ref": f"{_REF}{schema}"}}}
-    return {str(status): {"description": words, "content": content} for status, words in _ERRORS.items() if not only or status in only}
+    return {
+        str(status): {"description": words, "content": content}
+        for status, words in _ERRORS.items()
+        if not only or status in only
+    }
 
 
 def _get(summary: str, id: str, *statuses: int) -> Schema:
-    found: Schema = {"operationId": id, "summary": summary, "responses": {"200": {"description": summary, "content": {JSON: {"schema": {"type": "object"}}}}}}
+    found: Schema = {
+        "operationId": id,
+        "summary": summary,
+        "responses": {"200": {"description": summary, "content": {JSON: {"schema": {"type": "object"}}}}},
+    }
     for status in statuses:
         schema = {"$ref": f"{_REF}InferenceError"} if status == 404 else {"type": "object"}
         words = "No such model" if status == 404 else "Not ready"
@@ -166,7 +201,13 @@ def _get(summary: str, id: str, *statuses: int) -> Schema:
 
 
 def _metrics() -> Schema:
-    return {"operationId": "metrics", "summary": "For Prometheus", "responses": {"200": {"description": "Text exposition", "content": {"text/plain": {"schema": {"type": "string"}}}}}}
+    return {
+        "operationId": "metrics",
+        "summary": "For Prometheus",
+        "responses": {
+            "200": {"description": "Text exposition", "content": {"text/plain": {"schema": {"type": "string"}}}}
+        },
+    }
 
 
 def _infer(id: str = "infer") -> Schema:
@@ -184,9 +225,18 @@ def _infer(id: str = "infer") -> Schema:
 
 
 def _of_model(name: str, operation: Schema, version: str = "") -> Schema:
-    given = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "examples": [name, f"{name}.model"]}}]
+    given = [
+        {
+            "name": "name",
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "examples": [name, f"{name}.model"]},
+        }
+    ]
     if version:
-        given.append({"name": "version", "in": "path", "required": True, "schema": {"type": "string", "examples": [version]}})
+        given.append(
+            {"name": "version", "in": "path", "required": True, "schema": {"type": "string", "examples": [version]}}
+        )
     return operation | {"parameters": [*given, *operation.get("parameters", [])]}
 
 

@@ -54,7 +54,9 @@ def _size(meta: bytes, whole: int) -> int:
 
 def _wanted(found: Mapping[str, Any]) -> Wanted:
     outputs = found.get("outputs") or []
-    if not isinstance(outputs, list) or not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in outputs):
+    if not isinstance(outputs, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("name"), str) for one in outputs
+    ):
         raise Refusal(400, "bad_request", "`outputs` is a list of objects with a name")
     id = found.get("id", "")
     if not isinstance(id, str):
@@ -72,7 +74,11 @@ def requests(fields: Mapping[str, Any], values: Values, most: int) -> list[dict[
     counts = {name: len(value) if isinstance(value, list) or value.ndim else 0 for name, value in values.items()}
     found = next(iter(counts.values()), 0)
     if set(counts.values()) != {found} or not 1 <= found <= most:
-        raise Refusal(422, "invalid_request", f"inputs of {sorted(set(counts.values()))} rows; each has the same number of rows, from 1 to {most}")
+        raise Refusal(
+            422,
+            "invalid_request",
+            f"inputs of {sorted(set(counts.values()))} rows; each has the same number of rows, from 1 to {most}",
+        )
     return [_request(fields, {name: value[row] for name, value in values.items()}, row) for row in range(found)]
 
 
@@ -85,7 +91,9 @@ def _request(fields: Mapping[str, Any], row: Values, number: int) -> dict[str, A
         from ..request import check_request
 
         plain = {name: declared for name, declared in fields.items() if name not in arrays}
-        return check_request(fields, read_request(plain, {k: v for k, v in raw.items() if k not in arrays}, None) | arrays)
+        return check_request(
+            fields, read_request(plain, {k: v for k, v in raw.items() if k not in arrays}, None) | arrays
+        )
     except Exception as error:
         raise refused(error, number if number else None).refusal from error
 
@@ -99,24 +107,32 @@ def _raw(name: str, kind: str, value: Any) -> Any:
         return {"base64": base64.b64encode(value).decode() if isinstance(value, bytes) else value}
     if kind == "tensor" and isinstance(value, (np.ndarray, np.generic)):
         return _ARRAY
-    if kind == "number" and isinstance(value, (np.ndarray, np.generic)) and value.ndim == 0 and value.dtype.kind in "iuf":
+    if (
+        kind == "number"
+        and isinstance(value, (np.ndarray, np.generic))
+        and value.ndim == 0
+        and value.dtype.kind in "iuf"
+    ):
         return value.item()
     if kind in ("text", "json") and isinstance(value, (bytes, str)):
         try:
             text = value.decode() if isinstance(value, bytes) else value
             return text if kind == "text" else orjson.loads(text)
         except ValueError as error:
-            raise Refusal(422, "invalid_request", f"{name}: no {'UTF-8' if kind == 'text' else 'JSON'}", name) from error
-    raise Refusal(422, "invalid_request", f"{name}: a value that is no {kind}; expected {field_datatype({"type": kind})}", name)
+            raise Refusal(
+                422, "invalid_request", f"{name}: no {'UTF-8' if kind == 'text' else 'JSON'}", name
+            ) from error
+    expected = field_datatype({"type": kind})
+    raise Refusal(422, "invalid_request", f"{name}: a value that is no {kind}; expected {expected}", name)
 
 
-def write(
-    model: tuple[str, str], wanted: Wanted, values: Mapping[str, Any]
-) -> tuple[int, bytes]:
+def write(model: tuple[str, str], wanted: Wanted, values: Mapping[str, Any]) -> tuple[int, bytes]:
     """The answer, and how many bytes of it are JSON where tensors follow (else 0). `values`: output → array or list of bytes."""
     unknown = [name for name in wanted.outputs if name not in values]
     if unknown:
-        raise Refusal(422, "invalid_request", f"{unknown[0]}: an unknown output; there are {', '.join(values)}", unknown[0])
+        raise Refusal(
+            422, "invalid_request", f"{unknown[0]}: an unknown output; there are {', '.join(values)}", unknown[0]
+        )
     outputs, parts = [], []
     for name in wanted.outputs or values:
         entry = described(name, values[name])
@@ -126,7 +142,9 @@ def write(
         else:
             entry["data"] = as_json(values[name])
         outputs.append(entry)
-    head = {"model_name": model[0], "model_version": model[1], "outputs": outputs} | ({"id": wanted.id} if wanted.id else {})
+    head = {"model_name": model[0], "model_version": model[1], "outputs": outputs} | (
+        {"id": wanted.id} if wanted.id else {}
+    )
     text = orjson.dumps(head)
     return (len(text), b"".join((text, *parts))) if parts else (0, text)
 

@@ -17,7 +17,10 @@ from .batch import Stacking
 from .refusals import Refusal
 from .wire import FORM, INFER_MODEL, PREDICT, RAW, Asked
 
-DOOR, MODEL = "door.", "model."  # outputs that a traced inference may ask for: what stood at the door, what the model gave
+DOOR, MODEL = (
+    "door.",
+    "model.",
+)  # outputs that a traced inference may ask for: what stood at the door, what the model gave
 
 
 class Result(NamedTuple):

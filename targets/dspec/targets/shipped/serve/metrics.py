@@ -23,16 +23,27 @@ class Metrics:
         )  # fmt: skip
         self._stages = tuple(seconds.labels(bundle, stage) for stage in STAGES)
         self._batches = Histogram(
-            "dspec_batch_size", "Items that ran with a request, itself included", label, buckets=SIZES, registry=registry
+            "dspec_batch_size",
+            "Items that ran with a request, itself included",
+            label,
+            buckets=SIZES,
+            registry=registry,
         ).labels(bundle)
-        self._requests = Counter("dspec_requests", "Answers by door and status", (*label, "door", "status"), registry=registry)
+        self._requests = Counter(
+            "dspec_requests", "Answers by door and status", (*label, "door", "status"), registry=registry
+        )
         self._errors = Counter("dspec_errors", "Answers that are errors, by code", (*label, "code"), registry=registry)
         self._restarts = Counter("dspec_worker_restarts", "Workers replaced", (*label, "why"), registry=registry)
-        self.in_flight = Gauge("dspec_in_flight", "Requests accepted and not answered", label, registry=registry).labels(bundle)
+        self.in_flight = Gauge(
+            "dspec_in_flight", "Requests accepted and not answered", label, registry=registry
+        ).labels(bundle)
         self.ready = Gauge("dspec_ready", "1 while requests are taken", label, registry=registry).labels(bundle)
         self.workers = Gauge("dspec_workers", "Workers that are ready", label, registry=registry).labels(bundle)
         self.unproved = Gauge(
-            "dspec_unproved", "1: the golden vectors did not agree, and it serves because it was told to", label, registry=registry
+            "dspec_unproved",
+            "1: the golden vectors did not agree, and it serves because it was told to",
+            label,
+            registry=registry,
         ).labels(bundle)
         self.unproved.set(0)
         self._bundle = bundle

@@ -47,7 +47,9 @@ def _of_step(step: Any, writes: list[str], declared: Mapping[str, Any]) -> Paddi
         return None
     (dim,) = dims
     sharing = {name for name, port in inputs.items() if _uses(dim, port["shape"])}
-    plain = all(size == dim for port in (*inputs.values(), *declared["outputs"].values()) for size in _using(dim, port["shape"]))
+    plain = all(
+        size == dim for port in (*inputs.values(), *declared["outputs"].values()) for size in _using(dim, port["shape"])
+    )
     if not plain or not sharing <= set(writes):
         return None
     try:

@@ -29,6 +29,7 @@ from .wire import ANSWER, COUNTS, Reply
 TICK_S = 0.05
 STOP_S = 3.0
 BACK_OFF_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # before a worker is replaced that was never ready
+TRIES = 3  # starts of workers that die before the bundle is loaded; then the server ends
 COUNTS_S = 1.0
 STARTING, READY, FAILED, BROKEN = "starting", "ready", "failed", "broken"
 
@@ -147,7 +148,16 @@ class Pool:
         path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
         settings = json.dumps(dataclasses.asdict(self.settings))
         flags = ["-B"] if sys.dont_write_bytecode else []
-        command = [sys.executable, *flags, "-m", f"{package}.worker", str(its.fileno()), str(self.folder), str(self._cores), settings]
+        command = [
+            sys.executable,
+            *flags,
+            "-m",
+            f"{package}.worker",
+            str(its.fileno()),
+            str(self.folder),
+            str(self._cores),
+            settings,
+        ]
         with its:
             link.process = subprocess.Popen(
                 command, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path}
@@ -247,6 +257,9 @@ class Pool:
         link.process.kill()  # its socket is closed, whatever it still does
         code = await asyncio.get_running_loop().run_in_executor(None, link.process.wait)
         self._failures += link.state != READY
+        if self._failures >= TRIES and not self.been_ready:
+            self.broken.set()
+            return
         pause = BACK_OFF_S[min(self._failures, len(BACK_OFF_S) - 1)]
         self._log.write("worker_gone", "error", pid=link.process.pid, why=link.why, exit=code, replaced_in_s=pause)
         await asyncio.sleep(pause)
@@ -258,13 +271,15 @@ class Pool:
         while True:
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
-            late = list(itertools.takewhile(lambda ask: ask.deadline <= now, self._open.values()))
-            for ask in late:
+            for ask in self._late(now):
                 self._close(ask, Refusal(504, "deadline", f"no answer within {self.settings.deadline_ms:g} ms"))
             for link in self.links:
                 if link.asked and link.state == READY and now - link.progress > self.settings.hang_s:
                     link.progress = now
                     link.kill("hung")
+
+    def _late(self, now: float) -> list[Ask]:
+        return list(itertools.takewhile(lambda ask: ask.deadline <= now, self._open.values()))
 
     async def counts(self) -> dict[str, list[int]]:
         """The values counted by all workers, those that are gone included."""
@@ -283,7 +298,9 @@ class Pool:
         total = {name: list(counts) for name, counts in self._gone.items()}
         for link in self.links:
             for name, counts in link.counts.items():
-                total[name] = [one + other for one, other in zip(total.get(name, [0] * len(counts)), counts, strict=True)]
+                total[name] = [
+                    one + other for one, other in zip(total.get(name, [0] * len(counts)), counts, strict=True)
+                ]
         return total
 
     async def stop(self) -> None:

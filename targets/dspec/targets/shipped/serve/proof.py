@@ -96,7 +96,9 @@ def _stacked(bundle: Bundle, stacking: Stacking) -> list[str]:
     for item in _golden(bundle):
         door = bundle.pipeline.before(read_request(bundle.pipeline.fields, item.request, item.folder))
         groups.setdefault(stacking.key(door, True), []).append((item, door))
-    batches = (group[at : at + stacking.most] for group in groups.values() for at in range(0, len(group), stacking.most))
+    batches = (
+        group[at : at + stacking.most] for group in groups.values() for at in range(0, len(group), stacking.most)
+    )
     for batch in batches:
         if len(batch) > 1:
             _compare(bundle, stacking, batch, policy["tolerance"], failures)

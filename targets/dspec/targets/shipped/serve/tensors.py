@@ -14,6 +14,7 @@ from ..pipeline import to_json
 from .datatypes import BYTES, DTYPES, NAMES
 from .refusals import Refusal
 
+
 def bad(message: str, field: str = "") -> Refusal:
     return Refusal(400, "bad_tensor", f"{field}: {message}" if field else message, field)
 
@@ -63,9 +64,9 @@ def _from_json(name: str, data: Any, shape: list[int], datatype: str) -> Any:
         if not all(isinstance(value, str) for value in flat):
             raise bad("a value that is no text, and the datatype is BYTES", name)
         return flat
-    kinds = {type(value) for value in flat}
-    if not kinds <= _TAKEN[np.dtype(DTYPES[datatype]).kind]:
-        odd = next(value for value in flat if type(value) not in _TAKEN[np.dtype(DTYPES[datatype]).kind])
+    taken = _TAKEN[np.dtype(DTYPES[datatype]).kind]
+    if not set(map(type, flat)) <= taken:
+        odd = next(value for value in flat if type(value) not in taken)
         raise bad(f"the value {str(odd)[:40]!r}; expected {datatype} throughout", name)
     try:
         with np.errstate(over="raise"):
@@ -74,7 +75,7 @@ def _from_json(name: str, data: Any, shape: list[int], datatype: str) -> Any:
         raise bad(f"a value outside the range of {datatype}", name) from error
 
 
-_TAKEN = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
+_TAKEN: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
 
 
 def _flat(data: list[Any], depth: int = 0) -> list[Any]:

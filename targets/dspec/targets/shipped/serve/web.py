@@ -29,7 +29,13 @@ class Web:
     """`fields`: of the request, as in pipeline.json."""
 
     def __init__(
-        self, manifest: Mapping[str, Any], fields: Mapping[str, Any], pool: Pool, log: Log, metrics: Metrics, access: bool
+        self,
+        manifest: Mapping[str, Any],
+        fields: Mapping[str, Any],
+        pool: Pool,
+        log: Log,
+        metrics: Metrics,
+        access: bool,
     ) -> None:
         self._manifest, self._pool, self._log, self._metrics, self._access = manifest, pool, log, metrics, access
         self._digest = short_digest(manifest)
@@ -106,7 +112,11 @@ class Web:
         if door == "infer":
             name, version = _PATH.match(path).groups()  # type: ignore[union-attr]
             if name not in self._names or version not in (None, self._manifest["version"]):
-                raise Refusal(404, "unknown_model", f"no model {name}{' version ' + version if version else ''}; there are {', '.join(self._names)}")
+                raise Refusal(
+                    404,
+                    "unknown_model",
+                    f"no model {name}{' version ' + version if version else ''}; there are {', '.join(self._names)}",
+                )
             return self._names[name], headers.get(b"inference-header-content-length", b"")
         given = headers.get(b"content-type", b"")
         main = given.partition(b";")[0].strip().lower()
@@ -117,7 +127,11 @@ class Web:
         if self._single and (main.startswith((b"image/", b"audio/")) or main == b"application/octet-stream"):
             return RAW, b""
         also = ", image/*, audio/* or application/octet-stream" if self._single else ""
-        raise Refusal(415, "unsupported_media_type", f"Content-Type {main.decode('latin-1') or 'absent'}; expected application/json or multipart/form-data{also}")
+        raise Refusal(
+            415,
+            "unsupported_media_type",
+            f"Content-Type {main.decode('latin-1') or 'absent'}; expected application/json or multipart/form-data{also}",
+        )
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Any, deadline: float) -> bytes:
         """The body, never more of it than is allowed. Refusal 413 before it is read, 408 if it does not arrive."""
@@ -139,7 +153,7 @@ class Web:
         return b"".join(parts)
 
     async def _send(self, send: Any, id: bytes, reply: Reply, door: str, start: float) -> None:
-        wait, preprocess, model, postprocess = reply.seconds
+        _, preprocess, model, postprocess = reply.seconds
         total = time.monotonic() - start
         queue = max(0.0, total - preprocess - model - postprocess)
         body, code = reply.body, ""
@@ -151,7 +165,9 @@ class Web:
         ]
         if reply.status == 200:
             times = (queue * 1000, preprocess * 1000, model * 1000, postprocess * 1000)
-            headers.append((b"server-timing", b"queue;dur=%.3f, preprocess;dur=%.3f, model;dur=%.3f, postprocess;dur=%.3f" % times))
+            headers.append(
+                (b"server-timing", b"queue;dur=%.3f, preprocess;dur=%.3f, model;dur=%.3f, postprocess;dur=%.3f" % times)
+            )
             self._metrics.took((queue, preprocess, model, postprocess, total), reply.batch)
         else:
             found = orjson.loads(body)

@@ -47,9 +47,7 @@ def asked(kind: int, id: int, deadline: float, meta: bytes, body: bytes) -> byte
 
 
 def reply(found: Reply) -> bytes:
-    head = REPLY.pack(
-        found.kind, found.id, found.status, found.batch, found.header, len(found.body), *found.seconds
-    )
+    head = REPLY.pack(found.kind, found.id, found.status, found.batch, found.header, len(found.body), *found.seconds)
     return head + found.body
 
 
@@ -87,6 +85,6 @@ class Replies:
             end = at + REPLY.size + size
             if len(held) < end:
                 break
-            yield Reply(kind, id, status, batch, header, tuple(seconds), bytes(held[at + REPLY.size : end]))  # type: ignore[arg-type]
+            yield Reply(kind, id, status, batch, header, tuple(seconds), bytes(held[at + REPLY.size : end]))
             at = end
         del held[:at]

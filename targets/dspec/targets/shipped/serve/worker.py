@@ -29,7 +29,7 @@ from .counts import Counts
 from .intake import Intake, Item, Result
 from .padding import padding_of
 from .proof import proved, warm_up
-from .refusals import Refusal, body_of, refused
+from .refusals import body_of, refused
 from .settings import Settings
 from .tensors import column, described
 from .waiting import Waiting
@@ -85,9 +85,7 @@ class Worker:
         padding = padding_of(declared, self._folder / "pipeline")
         self._stacking = Stacking(bundle.manifest["interface"], padding, self._settings.max_batch)
         self._waiting = Waiting(self._stacking.most, self._settings.max_delay_ms / 1000)
-        self._intake = Intake(
-            bundle=bundle, stacking=self._stacking, most=self._settings.max_items, trace=self._trace
-        )
+        self._intake = Intake(bundle=bundle, stacking=self._stacking, most=self._settings.max_items, trace=self._trace)
         self._counts = Counts.of(self._folder)
         loaded = time.monotonic()
         warmed = warm_up(bundle, self._stacking)
@@ -150,7 +148,9 @@ class Worker:
             return
         tensors = [item.tensors for item in items]
         try:
-            answers: list[Any] = list(self._stacking.parted(self._bundle.infer(self._stacking.joined(tensors)), tensors))
+            answers: list[Any] = list(
+                self._stacking.parted(self._bundle.infer(self._stacking.joined(tensors)), tensors)
+            )
         except (EngineError, BundleError, MemoryError, ValueError) as error:
             answers = [error] if len(items) == 1 else [self._alone(item) for item in items]
         ran = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a spec may ask of `runtime: onnxruntime` in vain, in words, before anything heavy runs."""
+"""What a spec may ask of ONNX Runtime in vain, in words, before anything heavy runs."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""FastAPI: a service with batching, isolated workers, readiness by golden vectors, and metrics."""
