@@ -167,7 +167,7 @@ class OutputError(Frozen):
 
 
 class Case(Frozen):
-    """One comparison: a fixture at its own size, or a shape point; `call` 2 asks the same again."""
+    """One comparison: a fixture at its own size, or a shape point; `call` 2 asks the same again, 3 among others at once."""
 
     id: str
     kind: Literal["fixture", "shape"]

@@ -136,8 +136,11 @@ class Session(Protocol):
     def together(self) -> int:
         """How many requests it may run through the model at once; 1: each by itself."""
 
-    def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
-        """One request through the whole bundle; with `tensors`, also what stood at the model's door (in and out)."""
+    def ask(self, request: Mapping[str, Any], *, tensors: bool = False, company: int = 1) -> Answer:
+        """One request through the whole bundle; with `tensors`, also what stood at the model's door (in and out).
+
+        `company`: so many requests are asked at the same time, for the model to run at once where it can.
+        """
 
     def run(self, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
         """The model alone, batch axis included."""

@@ -86,7 +86,7 @@ class PipeSession:
     def together(self) -> int:
         return 1
 
-    def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
+    def ask(self, request: Mapping[str, Any], *, tensors: bool = False, company: int = 1) -> Answer:
         """One request in Python form; GateError: E0806 refused or failed, E0804 died, E0805 no answer in time."""
         found = self._call({"op": "ask", "request": request, "tensors": tensors}, self._answer_s)
         return Answer(

@@ -41,10 +41,14 @@ def closure(spec: Spec, code: UserCode) -> Closure:
     """What user code loaded so far; raises SpecError like `check_declared`."""
     check_declared(spec, code)
     modules, files = code.watch.modules(), code.watch.files()
-    # The version of an editable install does not move when its sources do, so those count by their bytes.
+    # The version of an editable install does not move when its sources do, so those count by their bytes. Ours are in
+    # every stage's key already.
+    ours = [Path(folder).resolve() for folder in dspec.__path__]
     roots = [Path(root).resolve() for root in _editable_roots()]
 
     def by_bytes(path: Path) -> bool:
+        if any(path.is_relative_to(folder) for folder in ours):
+            return False
         return bool(code.places.own(str(path))) or any(path.is_relative_to(root) for root in roots)
 
     sources = [path for path in modules if by_bytes(path)]

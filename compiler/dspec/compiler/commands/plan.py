@@ -94,7 +94,7 @@ def _route(route: Route, found: Plan) -> Iterator[str]:
     for number, candidate in enumerate(route.candidates):
         yield f"  {'takes' if number == 0 else 'or'} {candidate.key}: {'; '.join(candidate.reasons)}"
         for wanted in candidate.artifacts:
-            said = ", ".join(f"{key} {value}" for key, value in wanted.options.items())
+            said = ", ".join(f"{key} {value}" for key, value in wanted.options.items() if value)
             yield f"    builds {wanted.builder}{f' ({said})' if said else ''}"
     if route.refused:
         yield f"  refused by runtime {route.runtime}:"

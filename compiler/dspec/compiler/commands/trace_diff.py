@@ -20,7 +20,10 @@ def run(options: argparse.Namespace) -> int:
     if options.spec:
         reference = _Named("PyTorch", _of_pytorch(options, first.trace.request))
         pairs = [(reference, first), (reference, second)]
-    found = [(one.name, other.name, rows(one.trace, other.trace, options.atol, options.rtol)) for one, other in pairs]
+    found = [
+        (one.name, other.name, rows(one.trace, other.trace, options.atol, options.rtol, reference=bool(options.spec)))
+        for one, other in pairs
+    ]
     if options.format == "json":
         print(json.dumps([_json(*compared) for compared in found]))
     else:

@@ -84,7 +84,7 @@ def view(cases: Sequence[Case | SkewCase], name: str, policy: Policy) -> View:
     reasons = {case.id: why for case, error in pairs if (why := broken_by(error.model_dump(mode="json"), rules))}
     frontier = merge([named(case, error) for case, error in pairs])
     lines = [f"{name}: {case}: {'; '.join(why)}" for case, why in list(reasons.items())[:3]]
-    if reasons and policy.atol is not None:
+    if reasons and policy.atol is not None and frontier:
         lines.append(_least(name, policy, frontier))
     if policy.valid:
         everywhere = merge([named(case, error) for case in cases if (error := case.outputs.get(name))])

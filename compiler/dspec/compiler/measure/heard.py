@@ -75,8 +75,8 @@ class Overheard:
     def together(self) -> int:
         return self.session.together
 
-    def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
-        answer = self.session.ask(request, tensors=tensors)
+    def ask(self, request: Mapping[str, Any], *, tensors: bool = False, company: int = 1) -> Answer:
+        answer = self.session.ask(request, tensors=tensors, company=company)
         self.heard.hear(answer)
         return answer
 

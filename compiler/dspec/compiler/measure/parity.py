@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from dspec.targets.protocol import Session
 from dspec.targets.shipped.compare import compare
 
 CALLS = (1, 2)
+TOGETHER = 3  # the call among others
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,18 +37,35 @@ class Wanted:
         return cls(topk=topk, mask=figures["mask"], selects=figures["selects"])
 
 
-def parity_cases(session: Session, cases: Iterable[Expected], wanted: Wanted, report: Report) -> Iterator[Case]:
-    """Each case, asked once for every call."""
+def parity_cases(
+    session: Session, cases: Iterable[Expected], wanted: Wanted, report: Report, company: Session | None = None
+) -> Iterator[Case]:
+    """Each case, asked once for every call; and once more among others, of a `company` that runs several at once."""
+    waiting: list[Expected] = []
     for number, expected in enumerate(cases, start=1):
         if number % 50 == 0:
             report(f"parity: {number} cases")
         for call in CALLS:
             yield _case(session, expected, call, wanted)
+        if company is not None and company.together > 1:
+            waiting.append(expected)
+            if len(waiting) == company.together:
+                yield from _together(company, waiting, wanted)
+                waiting.clear()
+    if company is not None and len(waiting) > 1:
+        yield from _together(company, waiting, wanted)
 
 
-def _case(session: Session, expected: Expected, call: int, wanted: Wanted) -> Case:
+def _together(session: Session, cases: Sequence[Expected], wanted: Wanted) -> list[Case]:
+    """The cases, all asked at the same time: what a request's answer is must not depend on its company."""
+    count = sum(case.request is not None for case in cases)
+    with ThreadPoolExecutor(len(cases)) as pool:
+        return list(pool.map(lambda case: _case(session, case, TOGETHER, wanted, count), cases))
+
+
+def _case(session: Session, expected: Expected, call: int, wanted: Wanted, company: int = 1) -> Case:
     try:
-        door, got = _ask(session, expected)
+        door, got = _ask(session, expected, company)
     except DspecError as error:
         reason = OutputError(broken=f"no answer: {error.diagnostics[0].message}")
         return Case(
@@ -71,11 +90,11 @@ def _case(session: Session, expected: Expected, call: int, wanted: Wanted) -> Ca
     )
 
 
-def _ask(session: Session, expected: Expected) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _ask(session: Session, expected: Expected, company: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Tensors at the model's door, in and out. A fixture goes the whole way from its raw form."""
     if expected.request is None:
         return {}, session.run(expected.inputs)
-    answer = session.ask(expected.request, tensors=True)
+    answer = session.ask(expected.request, tensors=True, company=company)
     return answer.inputs, answer.outputs
 
 

@@ -37,7 +37,8 @@ def prove(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repo
     heard = Heard.of_bundle(bundle, asked := Asked.read(request["quality"]))
     with open_session(manifest, bundle, environment) as session:
         overheard = Overheard(session=session, heard=heard)
-        cases = tuple(parity_cases(overheard, heard.cases(cases_of(bundle, inputs)), Wanted.read(request), report))
+        asked_of = heard.cases(cases_of(bundle, inputs))
+        cases = tuple(parity_cases(overheard, asked_of, Wanted.read(request), report, session))
         resident = soak(session, of_many_sizes(cases_of(bundle, inputs)), report)
         facts, peak = dict(session.facts), peak_memory(session.pids)
     report("smoke test in the clean environment")

@@ -80,14 +80,14 @@ class HttpSession:
     def together(self) -> int:
         return int(self._facts.get("max_batch", 1))
 
-    def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
+    def ask(self, request: Mapping[str, Any], *, tensors: bool = False, company: int = 1) -> Answer:
         """One request in Python form, as JSON; with `tensors`, a second time as an inference that shows the door.
 
         GateError: E0806 refused or failed, E0804 died, E0805 no answer in time.
         """
         raw = {name: _as_json(value) for name, value in request.items()}
         found = self._post("/predict", json.dumps(raw, ensure_ascii=False).encode(), JSON)
-        door = self._traced(request) if tensors else {}
+        door = self._traced(request, company) if tensors else {}
         return Answer(
             response=json.loads(found.body),
             inputs={name.removeprefix(DOOR): array for name, array in door.items() if name.startswith(DOOR)},
@@ -122,13 +122,13 @@ class HttpSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _traced(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _traced(self, request: Mapping[str, Any], company: int) -> dict[str, Any]:
         interface = self._manifest["interface"]
         wanted = (*(DOOR + name for name in interface["inputs"]), *(MODEL + name for name in interface["outputs"]))
         inputs = [(name, field_datatype(field), _row(field, request[name])) for name, field in self._fields.items()]
-        return self._infer(self._manifest["name"], inputs, wanted)
+        return self._infer(self._manifest["name"], inputs, wanted, company)
 
-    def _infer(self, model: str, inputs: list[tuple[str, str, Any]], wanted: tuple[str, ...]) -> dict[str, Any]:
+    def _infer(self, model: str, inputs: list[tuple[str, str, Any]], wanted: tuple[str, ...], company: int = 1) -> dict[str, Any]:
         from dspec.targets.shipped.serve.tensors import binary
 
         parts = [binary(value) for _, _, value in inputs]
@@ -141,7 +141,7 @@ class HttpSession:
             }
             for (name, datatype, value), part in zip(inputs, parts, strict=True)
         ]
-        head: dict[str, Any] = {"inputs": described, "parameters": {"binary_data_output": True}}
+        head: dict[str, Any] = {"inputs": described, "parameters": {"binary_data_output": True, "company": company}}
         if wanted:
             head["outputs"] = [{"name": name} for name in wanted]
         text = json.dumps(head).encode()

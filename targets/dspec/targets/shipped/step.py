@@ -29,7 +29,7 @@ from .errors import RequestError as RequestError
 TEXT = "text"  # str
 IMAGE_BYTES = "image bytes"  # an encoded picture
 AUDIO_BYTES = "audio bytes"  # an encoded sound
-IMAGE = "image"  # uint8 array, height x width x 3, RGB
+IMAGE = "image"  # uint8, height x width x 3 (RGB) or 1 (grey): an array, or what numpy.asarray makes one of
 SOUND = "sound"  # a decoded sound: `Sound`
 TENSOR = "tensor"  # array of one item (no batch axis)
 NUMBER = "number"

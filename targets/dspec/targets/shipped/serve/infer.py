@@ -21,11 +21,15 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """What is asked for: `outputs` name → whether in binary; `default` where none is named."""
+    """What is asked for: `outputs` name → whether in binary; `default` where none is named.
+
+    `company`: of a traced request, with how many others it is to run.
+    """
 
     id: str
     outputs: Mapping[str, bool]
     default: bool
+    company: int = 1
 
 
 def read(body: bytes, meta: bytes) -> tuple[Values, Wanted]:
@@ -63,7 +67,8 @@ def _wanted(found: Mapping[str, Any]) -> Wanted:
         raise Refusal(400, "bad_request", "`id` is a text")
     default = bool(parameter(found, "binary_data_output"))
     named = {one["name"]: default if (b := parameter(one, "binary_data")) is None else bool(b) for one in outputs}
-    return Wanted(id=id, outputs=named, default=default)
+    company = parameter(found, "company")
+    return Wanted(id=id, outputs=named, default=default, company=company if type(company) is int else 1)
 
 
 def requests(fields: Mapping[str, Any], values: Values, most: int) -> list[dict[str, Any]]:

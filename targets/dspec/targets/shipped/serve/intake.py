@@ -43,6 +43,7 @@ class Pending:
     raw: bool  # tensors in, tensors out: no pipeline
     write: Write
     results: list[Result | None] = field(default_factory=list)
+    company: int = 1
     preprocess: float = 0.0
     ready: float = 0.0
     failed: bool = False
@@ -103,7 +104,9 @@ class Intake:
             values, wanted = infer.read(asked.body, asked.meta)
             requests = infer.requests(fields, values, self.most)
             write: Write = functools.partial(self._infer, wanted)
-            return self._pending(asked, start, write), [self.bundle.pipeline.before(one) for one in requests]
+            pending = self._pending(asked, start, write)
+            pending.company = wanted.company if self.trace else 1
+            return pending, [self.bundle.pipeline.before(one) for one in requests]
         return (
             self._pending(asked, start, functools.partial(_predict, many)),
             [self.bundle.pipeline.before(one) for one in requests],

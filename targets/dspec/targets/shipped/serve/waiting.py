@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from .batch import WASTE
 from .intake import Item
 
+COMPANY_S = 0.2
+
 
 class Waiting:
     """Filled by the thread that prepares, emptied by the one that runs the model.
@@ -42,7 +44,15 @@ class Waiting:
             last = time.monotonic() + self._delay_s
             while self._backlog and len(self._items) < self._most and (left := last - time.monotonic()) > 0:
                 self._changed.wait(left)
+            self._gather()
             return self._chosen()
+
+    def _gather(self) -> None:
+        """For the company that a traced request is measured in."""
+        pending = self._items[0].pending
+        last = pending.ready + COMPANY_S
+        while len(self._items) < min(pending.company, self._most) and (left := last - time.monotonic()) > 0:
+            self._changed.wait(left)
 
     def _chosen(self) -> list[Item]:
         oldest = self._items[0]
