@@ -16,7 +16,8 @@ from dspec.targets.protocol import Answer
 class Hoarder:
     """A session that keeps `kept` bytes a call."""
 
-    pid = os.getpid()
+    pids = (os.getpid(),)
+    together = 1
     facts: Mapping[str, str] = {}
 
     def __init__(self, kept: int) -> None:
@@ -27,7 +28,7 @@ class Hoarder:
         self.hoard.append(np.ones(self.kept, np.uint8))
         return {}
 
-    def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
+    def ask(self, request: Mapping[str, Any], *, tensors: bool = False, company: int = 1) -> Answer:
         raise NotImplementedError
 
     def close(self) -> None: ...

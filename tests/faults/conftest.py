@@ -116,12 +116,13 @@ class Made:
 class InProcess:
     """A `Session` over a bundle of this process."""
 
-    pid = os.getpid()
+    pids = (os.getpid(),)
+    together = 1
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle, self.facts = bundle, bundle.facts
 
-    def ask(self, request: Mapping[str, Any], *, tensors: bool = False) -> Answer:
+    def ask(self, request: Mapping[str, Any], *, tensors: bool = False, company: int = 1) -> Answer:
         try:
             found = self.bundle.ask(request)
         except (RequestError, BundleError) as error:

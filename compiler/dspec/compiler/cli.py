@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for add in (_init, _check, _plan, _schema, _explain, _pin, _build, _measure, _verify, _run, _trace_diff, _doctor):
+    for add in (_init, _check, _plan, _schema, _explain, _pin, _build, _measure, _verify, _run, _serve, _drift, _trace_diff, _doctor):
         add(commands)
     return parser
 
@@ -196,6 +196,20 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="NAME=TEXT, NAME=@FILE, a request.json, a .jsonl, or - for stdin",
     )
     parser.add_argument("--trace", type=Path, help="write the value after every step (.npz)")
+
+
+def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(commands, "serve", "serve a bundle over HTTP on this machine", "serve")
+    parser.add_argument("bundle", type=Path, help="bundles/<name>/<target>")
+    parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000, help="0: any free one, the log says which (default: 8000)")
+
+
+def _drift(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(commands, "drift", "hold what a service saw against the fixtures of its bundle", "drift")
+    parser.add_argument("bundle", type=Path, help="bundles/<name>/<target>")
+    parser.add_argument("metrics", nargs="+", metavar="METRICS", help="files or addresses of /metrics; several add up")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 def _trace_diff(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

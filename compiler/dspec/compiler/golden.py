@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dspec.compiler.buckets import Statistics
 from dspec.compiler.measure.cases import Expected, reference_cases
 from dspec.compiler.stage import Report
 from dspec.spec.errors import GateError
@@ -29,6 +30,8 @@ def write_golden_vectors(
     index = json.loads((reference / "index.json").read_text())
     chosen = _chosen(index["fixtures"], request["counts"])
     before = reference_cases(inputs.get("unfused", reference), whole.fields)
+    statistics = Statistics(served.declared["inputs"])
+    private = {fixture["id"] for fixture in index["fixtures"] if request["private"][fixture["source"]]}
     pairs = zip(reference_cases(reference, served.fields), before, strict=True)
     items = (
         _item(served, whole, reference, case, unfused, chosen[case.id]["request"] | _label(case))
@@ -36,6 +39,9 @@ def write_golden_vectors(
         if case.kind == "fixture" and case.id in chosen
     )
     write_golden(out / "golden", items)
+    told = (case for case in reference_cases(reference, served.fields) if case.kind == "fixture" and case.id not in private)
+    statistics.gather(told)
+    statistics.write(out / "golden")
     return {"value": {"vectors": len(chosen)}}
 
 

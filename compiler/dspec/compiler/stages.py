@@ -164,7 +164,7 @@ def golden_stage(spec: Spec, reference: Tree, pipeline: Tree, *, unfused: Tree, 
     return Stage(
         name="golden",
         function="dspec.compiler.golden:write_golden_vectors",
-        request={"counts": counts},
+        request={"counts": counts, "private": [fixtures.private for fixtures in spec.fixtures]},
         inputs={"reference": reference, "pipeline": pipeline, "unfused": unfused, "whole": whole},
     )
 

@@ -264,6 +264,7 @@ def test_run(toy: Path, files: Path, expected: Any, inputs: list[str], given: st
 MISTAKES = [
     (["run"], "the following arguments are required: --input"),
     (["run", "--input", "txt=red"], "error: --input txt=red: no field txt; there are text"),
+    (["run", "--input", "text=red", "--input", "text=blue"], "error: --input text=blue: the field text is given twice"),
     (["run", "--input", "{}/none.json"], "none.json can't be read: "),
     (["run", "--input", "{}/bad.jsonl"], "bad.jsonl:2: no JSON ("),
     (["run", "--input", "text=" + "red " * 90], "error: text: 360 bytes; expected at most 200 bytes"),
@@ -288,13 +289,16 @@ def test_trace(toy: Path, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     with np.load(tmp_path / "t.npz") as trace:
         assert trace.files == [
+            "request",
             "00.tokens.input_ids",
             "01.tokens.attention_mask",
             "door.input_ids",
             "door.attention_mask",
             "output.embedding",
             "output.hidden",
+            "response",
         ]
+        assert json.loads(trace["request"].tobytes()) == {"text": "red"}
         assert trace["door.input_ids"].tolist() == [[2, 4, 3]]
 
 
@@ -309,7 +313,7 @@ def test_outside_a_bundle(toy: Path, tmp_path: Path) -> None:
     shutil.copytree(toy / "dspec_bundle", tmp_path / "dspec_bundle")
     code, _, err = dspec_bundle(tmp_path, "selftest")
     assert code == 1
-    assert err.startswith("error: golden/policy.json can't be read")
+    assert err.startswith("error: no bundle.json in ")
     assert dspec_bundle(tmp_path, "info")[2].startswith("error: no bundle.json in ")
 
 

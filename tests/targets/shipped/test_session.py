@@ -184,7 +184,7 @@ def test_cpus_are_granted(toy: Path, here: Environment) -> None:
     mine = os.sched_getaffinity(0)
     one = min(mine)
     with PipeSession.of_bundle(toy, Environment(python=here.python, cpus=(one,))) as session:
-        assert os.sched_getaffinity(session.pid) == {one}
+        assert os.sched_getaffinity(*session.pids) == {one}
         assert session.facts["intra_op_threads"] == "1"
     assert os.sched_getaffinity(0) == mine
 

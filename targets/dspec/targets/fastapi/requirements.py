@@ -13,9 +13,17 @@ ALONE = frozenset(("onnxruntime",))
 
 
 def requirements(engine: str) -> tuple[str, ...]:
-    """Exact versions: those of this machine."""
-    pinned = {f"{name}=={version(name).partition('+')[0]}" for name in closure((*SERVER, *ENGINES[engine]))}
-    return tuple(sorted(pinned | {f"{name}=={_installed(name) or pin}" for name, pin in FASTER.items()}))
+    """Exact versions, those of this machine: the server's and the engine's."""
+    return tuple(sorted({*server_requirements(), *_pinned(ENGINES[engine])}))
+
+
+def server_requirements() -> tuple[str, ...]:
+    """Exact versions, those of this machine. Raises PackageNotFoundError where it lacks one."""
+    return tuple(sorted({*_pinned(SERVER), *(f"{name}=={_installed(name) or pin}" for name, pin in FASTER.items())}))
+
+
+def _pinned(names: tuple[str, ...]) -> set[str]:
+    return {f"{name}=={version(name).partition('+')[0]}" for name in closure(names)}
 
 
 def closure(names: tuple[str, ...]) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
@@ -72,8 +71,7 @@ class OnnxRuntime:
         """Start the bundle's own command and talk to it over its pipe."""
         from dspec.targets.session import PipeSession
 
-        command = tuple(json.loads((bundle / "bundle.json").read_text(encoding="utf-8"))["command"])
-        return PipeSession(bundle, command, environment)
+        return PipeSession.of_bundle(bundle, environment)
 
 
 def _installed(name: str) -> bool:

@@ -154,6 +154,8 @@ def _requests(inputs: Sequence[str], fields: Mapping[str, Any]) -> Iterator[dict
     named: dict[str, Any] = {}
     for given in inputs:
         name, equals, value = given.partition("=")
+        if equals and name in named:
+            raise UsageError(f"--input {given}: the field {name} is given twice; a .jsonl file holds several requests")
         if equals and name in fields:
             named[name] = _value(name, value, fields[name]["type"])
         elif equals and not Path(given).exists():
