@@ -128,7 +128,8 @@ def test_death_is_reported_to_all_that_wait(own_toy: Path, here: Environment) ->
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(session.ask, {"text": "red"}) for _ in range(3)]
         time.sleep(0.3)
-        os.kill(*session.pids, signal.SIGKILL)
+        (pid,) = session.pids
+        os.kill(pid, signal.SIGKILL)
         for future in waiting:
             with pytest.raises(GateError, match=r"E0804.*signal 9"):
                 future.result(10)
