@@ -66,6 +66,20 @@ def test_the_step_of_the_guide_is_a_step(monkeypatch: pytest.MonkeyPatch) -> Non
         invert.flow(Value("text"))
 
 
+def test_the_table_of_steps_is_complete_and_bold_where_they_may_run_in_the_graph() -> None:
+    section = (ROOT / "README.md").read_text().partition("## Steps, and where they run")[2].partition("`place:`")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ") and "`" in line]
+    told = {name: "graph" if bold else "host" for bold, name in re.findall(r"(\*\*)?`(\w+)`", "".join(rows))}
+    known = catalogue().steps
+    assert told == {name: "graph" if "graph" in known[name].places else "host" for name in known if name != "python"}
+
+
+def test_the_example_of_places_checks(tmp_path: Path, smallest: Path) -> None:
+    text = smallest.read_text().replace("{image:", "{pixels:").replace("outputs: {logits", "outputs: {scores")
+    smallest.write_text(text + _block("README.md", "yaml", "request: {photo"))
+    assert [step.place for step in load(smallest, catalogue()).spec.preprocess] == ["contract"] * 2 + ["graph"] * 2
+
+
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
 def test_links_lead_somewhere(document: str) -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", (ROOT / document).read_text())

@@ -116,6 +116,9 @@ def test_shipped_modules_import_relatively_and_load_libraries_late(path: Path) -
     foreign = _top_level_imports(path) - sys.stdlib_module_names
     # A step is read by `dspec check` as well, so it loads nothing at all; an engine is one library.
     engine = path.stem.removeprefix("engine_")
+    if path.parent.name == "serve":  # imported by the command `serve` alone
+        assert foreign <= {"numpy", "orjson", "fastapi", "starlette", "uvicorn", "prometheus_client"}
+        return
     assert foreign <= (set() if path.parent.name == "steps" else {"numpy", engine})
 
 

@@ -87,7 +87,6 @@ class Made:
         found = found.model_copy(update={"variations": self._variations(found)})
         return judge(self.loaded.spec, TARGET, self.manifest.interface, (found,), TODAY)[0]
 
-
     def skew(self, out: Path) -> tuple[GateVerdict, list[Diagnostic]]:
         """The verdict of the skew gate, and the warnings of its stage."""
         stage = stages.skew_stage(self.loaded, (), (), ())
@@ -163,7 +162,12 @@ def make(spec_file: Path, out: Path) -> Made:
     lowered = lower_target(json.loads(json.dumps(request)), {}, inputs, folder, lines.append)
     reference = out / "captured" / "reference"
     counts = stages.golden_stage(loaded.spec, (), (), unfused=(), whole=()).request
-    golden = {"reference": reference, "unfused": reference, "pipeline": folder / "pipeline", "whole": folder / "pipeline"}
+    golden = {
+        "reference": reference,
+        "unfused": reference,
+        "pipeline": folder / "pipeline",
+        "whole": folder / "pipeline",
+    }
     write_golden_vectors(counts, {}, golden, folder, lines.append)
     origin = Reference.model_validate_json(json.dumps(captured["value"]["reference"]))
     manifest = seal(folder, describe(folder), loaded.spec, TARGET, candidate, lowered["value"], origin)

@@ -119,7 +119,7 @@ TOY = Catalogue(
     runtimes={
         "portable": RuntimeEntry(name="portable", options=Portable, needs_max=False, places=("host",),
                                  hardware=("host", "linux-*"), summary="runs anywhere"),
-        "device": RuntimeEntry(name="device", options=Device, needs_max=True, places=("host", "graph"),
+        "device": RuntimeEntry(name="device", options=Device, needs_max=True, places=("host", "graph", "contract"),
                                hardware=("android-*", "host"), summary="runs on a phone"),
     },
     value=Value,

@@ -18,10 +18,10 @@ DIGITS = 9  # of an edge: as many as a float32 has
 
 
 class Statistics:
-    """Gathers the values of one fixture after another. `inputs` as in pipeline.json."""
+    """Gathers the values of one fixture after another. `inputs` and `batch`, whose size tells nothing, as in pipeline.json."""
 
-    def __init__(self, inputs: Mapping[str, Any]) -> None:
-        self._sizes = {name: port["shape"] for name, port in inputs.items()}
+    def __init__(self, inputs: Mapping[str, Any], batch: str | None) -> None:
+        self._sizes = {name: [dim if dim != batch else 1 for dim in port["shape"]] for name, port in inputs.items()}
         self._values: dict[str, list[Any]] = {}
         self._fixtures = 0
 

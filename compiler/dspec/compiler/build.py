@@ -125,9 +125,7 @@ def _capture(builder: Builder) -> Captured:
     program, reference = part(outcome.tree, "program"), part(outcome.tree, "reference")
     interface = Interface.model_validate_json(json.dumps(outcome.value["interface"]))
     pipeline = pipeline_of(spec, builder.loaded.folder, store, interface)
-    served = fused(
-        builder.loaded, Served.of(spec, program, reference, pipeline, outcome.value), store, builder.report
-    )
+    served = fused(builder.loaded, Served.of(spec, program, reference, pipeline, outcome.value), store, builder.report)
     golden = stages.golden_stage(spec, served.reference, served.pipeline, unfused=reference, whole=pipeline)
     skew, noticed = _skew(builder, program, reference, pipeline)
     return Captured(

@@ -58,7 +58,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for add in (_init, _check, _plan, _schema, _explain, _pin, _build, _measure, _verify, _run, _serve, _drift, _trace_diff, _doctor):
+    for add in (
+        _init,
+        _check,
+        _plan,
+        _schema,
+        _explain,
+        _pin,
+        _build,
+        _measure,
+        _verify,
+        _run,
+        _serve,
+        _drift,
+        _trace_diff,
+        _doctor,
+    ):
         add(commands)
     return parser
 
@@ -216,7 +231,9 @@ def _trace_diff(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = _command(commands, "trace-diff", "say at which step two traces of a request part", "trace_diff")
     parser.add_argument("first", type=Path, metavar="A", help="written by `dspec run --trace`, or a golden trace.npz")
     parser.add_argument("second", type=Path, metavar="B")
-    parser.add_argument("--spec", type=Path, metavar="FILE", help="hold both against PyTorch as well: captures the spec")
+    parser.add_argument(
+        "--spec", type=Path, metavar="FILE", help="hold both against PyTorch as well: captures the spec"
+    )
     parser.add_argument("--atol", type=float, default=1e-5, help="of floats (default: 1e-5)")
     parser.add_argument("--rtol", type=float, default=1e-5, help="of floats (default: 1e-5)")
     parser.add_argument("--store", type=Path, default=Path(".dspec"), help="cache (default: ./.dspec)")

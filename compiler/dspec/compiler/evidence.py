@@ -58,7 +58,9 @@ def measurement(
 
 def read_variations(value: Mapping[str, Any]) -> dict[str, tuple[Case, ...]]:
     """The value of the stage `vary`, typed."""
-    return {words: tuple(Case.model_validate_json(json.dumps(case)) for case in cases) for words, cases in value.items()}
+    return {
+        words: tuple(Case.model_validate_json(json.dumps(case)) for case in cases) for words, cases in value.items()
+    }
 
 
 def nothing_measured(manifest: Manifest, machine: Machine, reason: str, skew: Skew | None) -> Measurement:

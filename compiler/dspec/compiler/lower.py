@@ -67,7 +67,8 @@ def lower_target(request: Any, places: Any, inputs: Inputs, out: Path, report: R
     (out / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
     _ship_code(spec, lowered, out / "dspec_bundle")
     pinned = tuple(name for line in requirements if _installed(name := line.partition("==")[0]))
-    return {"value": _manifest_facts(program, lowered), "distributions": pinned}
+    owed = json.loads((out / "pipeline" / "pipeline.json").read_text()).get("contract", {})
+    return {"value": _manifest_facts(program, lowered) | {"contract": owed}, "distributions": pinned}
 
 
 def _job(request: Any, spec: Spec, program: Program, inputs: Inputs) -> Job:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dspec.compiler.store import link_or_copy, walk
 from dspec.spec.files import locate
 from dspec.spec.models import BATCH, Spec, StepUse
+from dspec.spec.placement import at
 from dspec.spec.records import Interface
+
+NAME = "pipeline.json"
 
 
 def write_pipeline(spec: Spec, folder: Path, out: Path, interface: Interface | None = None) -> None:
@@ -26,27 +30,63 @@ def write_pipeline(spec: Spec, folder: Path, out: Path, interface: Interface | N
     write_pipeline_json(spec, interface or declared_interface(spec), out)
 
 
-def lay_pipeline(spec: Spec, interface: Interface, source: Path, target: Path) -> None:
-    """The files of the pipeline in `source` below `target`, with a pipeline.json of their own."""
+def lay_pipeline(
+    spec: Spec, interface: Interface, source: Path, target: Path, contract: Mapping[str, Any] | None = None
+) -> None:
+    """The files of the pipeline in `source` below `target`, with a pipeline.json of their own.
+
+    `contract`: what the caller owes; absent: what `source` says of that.
+    """
     for name in walk(source):
-        if name != "pipeline.json":
+        if name != NAME:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             link_or_copy(source / name, target / name)
-    write_pipeline_json(spec, interface, target)
+    if contract is None:
+        contract = json.loads((source / NAME).read_text()).get("contract")
+    write_pipeline_json(spec, interface, target, contract)
 
 
-def write_pipeline_json(spec: Spec, interface: Interface, out: Path) -> None:
+def lay_contract(spec: Spec, interface: Interface, source: Path, target: Path) -> dict[str, Any] | None:
+    """What the caller owes a bundle of `spec`, as data: the steps before and after, the raw request, the whole response.
+
+    Their files in `source`, the pipeline with every step, go below `target`. None where the caller owes nothing.
+    """
+    sides = [at(steps, "contract") for steps in (spec.preprocess, spec.postprocess)]
+    if not any(sides):
+        return None
+    for step in (*sides[0], *sides[1]):
+        for name in [_asset(step, name) for name in step.assets] + ([code_path(step)] if step.python else []):
+            if not (target / name).exists():  # a file of the user's that the host runs as well
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                link_or_copy(source / name, target / name)
+    return {
+        "request": _request(spec),
+        "before": [_step(step) for step in sides[0]],
+        "after": [_step(step) for step in sides[1]],
+        "response": _response(spec, interface),
+    }
+
+
+def write_pipeline_json(spec: Spec, interface: Interface, out: Path, contract: Mapping[str, Any] | None = None) -> None:
     """pipeline.json alone: capture may know more outputs than the spec declared."""
-    response = {name: answer.source for name, answer in spec.response.items()}
     body = {
-        "request": {name: field.model_dump(mode="json") for name, field in spec.request.items()},
+        "request": _request(spec),
         "before": [_step(step) for step in spec.preprocess],
         **interface.model_dump(mode="json"),
         "after": [_step(step) for step in spec.postprocess],
-        "response": response or {name: name for name in interface.outputs},
+        "response": _response(spec, interface),
+        **({"contract": contract} if contract else {}),
     }
     out.mkdir(parents=True, exist_ok=True)
-    (out / "pipeline.json").write_text(json.dumps(body, indent=1) + "\n")
+    (out / NAME).write_text(json.dumps(body, indent=1) + "\n")
+
+
+def _request(spec: Spec) -> dict[str, Any]:
+    return {name: field.model_dump(mode="json") for name, field in spec.request.items()}
+
+
+def _response(spec: Spec, interface: Interface) -> dict[str, str]:
+    return {name: answer.source for name, answer in spec.response.items()} or {name: name for name in interface.outputs}
 
 
 def declared_interface(spec: Spec) -> Interface:

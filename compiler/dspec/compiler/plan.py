@@ -13,9 +13,11 @@ from dspec.compiler.judge import judge, slo_of
 from dspec.compiler.judge.parity import describe
 from dspec.compiler.judge.skew import limit as skew_limit
 from dspec.compiler.lower import imported_by
+from dspec.compiler.owed import in_words
 from dspec.compiler.placed import placed
 from dspec.compiler.policy import policies
 from dspec.spec import flows
+from dspec.spec.boundary import boundary, owing
 from dspec.spec.catalogue import Catalogue, Value
 from dspec.spec.doors import doors
 from dspec.spec.errors import Diagnostic, DspecError
@@ -72,7 +74,10 @@ class StepPlace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """`door`: what enters and leaves the graph; `tolerance`: what leaves it → its policy in words; empty until capture finds it."""
+    """`door`: what enters and leaves the graph; `tolerance`: what leaves it → its policy in words; empty until capture finds it.
+
+    `asked`, `answered`: what crosses from the caller to the bundle and back, in words, where the caller does some steps.
+    """
 
     name: str
     version: str
@@ -81,6 +86,8 @@ class Plan:
     door: Interface
     tolerance: Mapping[str, str]
     defaults: tuple[Default, ...]
+    asked: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
 
     @property
     def refused(self) -> bool:
@@ -101,7 +108,19 @@ def plan(loaded: Loaded, catalogue: Catalogue, today: datetime.date) -> Plan:
         door=door,
         tolerance={output: describe(policy) for output, policy in found.items()},
         defaults=defaults(loaded),
+        **_crossing(spec, catalogue),
     )
+
+
+def _crossing(spec: Spec, catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
+    if not owing(spec):
+        return {}
+    found = boundary(spec, catalogue)
+    fields = {name: field.model_dump() for name, field in found.request.items()}
+    return {
+        "asked": tuple(f"{name} {in_words(field)}" for name, field in fields.items()),
+        "answered": tuple(found.response),
+    }
 
 
 def _route(loaded: Loaded, target_id: str, today: datetime.date) -> Route:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dspec.compiler.owed import owed
 from dspec.compiler.policy import policies
 from dspec.compiler.stages import asked
 from dspec.compiler.store import Tree
@@ -48,7 +49,7 @@ def seal(
     """Write what is missing into `folder` (which holds `tree`), and return the manifest written as bundle.json."""
     interface = Interface.model_validate_json(json.dumps(facts["interface"]))
     written = [
-        _write(folder, "README.md", _readme(spec, target_id, candidate, interface)),
+        _write(folder, "README.md", _readme(spec, target_id, candidate, interface, facts.get("contract", {}))),
         _write(folder, "golden/policy.json", _policy(spec, interface)),
     ]
     target = spec.targets[target_id]
@@ -77,6 +78,7 @@ def seal(
                         "metrics",
                     )
                 },
+                "contract": facts.get("contract", {}),
                 "reference": reference.model_dump(mode="json"),
                 "files": [
                     entry.model_dump(mode="json")
@@ -96,7 +98,7 @@ def _write(folder: Path, name: str, text: str) -> FileEntry:
     return FileEntry(path=name, size=path.stat().st_size, sha256=sha256_of(path))
 
 
-def _readme(spec: Spec, target_id: str, candidate: Candidate, interface: Interface) -> str:
+def _readme(spec: Spec, target_id: str, candidate: Candidate, interface: Interface, contract: Mapping[str, Any]) -> str:
     examples = [
         "--input " + EXAMPLES.get(field.type, "{name}=@{name}.json").format(name=name)
         for name, field in spec.request.items()
@@ -112,7 +114,7 @@ def _readme(spec: Spec, target_id: str, candidate: Candidate, interface: Interfa
         example=" ".join(examples),
         fields=", ".join(f"`{name}` ({field.type})" for name, field in spec.request.items()),
         answers=", ".join(f"`{name}`" for name in spec.response or interface.outputs),
-    )
+    ) + (owed(contract, {name: field.model_dump() for name, field in spec.request.items()}) if contract else "")
 
 
 def _policy(spec: Spec, interface: Interface) -> str:

@@ -1,4 +1,4 @@
-"""What targets are given: the captured truth as it is, or that of the graph into which steps are fused."""
+"""What targets are given: the captured truth as it is, or that between the caller's steps and of the graph with its own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from dspec.compiler.pipeline import write_pipeline
 from dspec.compiler.placed import placed
 from dspec.compiler.stage import Report, run_stage, work_folder
 from dspec.compiler.store import Store, Tree, part
+from dspec.spec.boundary import served
 from dspec.spec.errors import DspecError
 from dspec.spec.load import Loaded
 from dspec.spec.models import Spec
-from dspec.spec.placement import moved, served
+from dspec.spec.placement import fuses, moved
 from dspec.spec.records import Interface, Reference, Spread
+from dspec.targets import catalogue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,22 +47,26 @@ class Served:
 
 
 def fused(loaded: Loaded, captured: Served, store: Store, report: Report) -> Served:
-    """What `captured` becomes once the spec's steps in the graph are fused; itself where there are none.
+    """What `captured` becomes once the spec's steps in the graph are fused and the caller's left out; itself without any.
 
-    Raises ExportError at a line of the spec where the steps and the model don't make one graph.
+    Raises ExportError at a line of the spec where the steps and the model don't make one graph, and SpecError where a
+    fixture can't cross from the caller to the bundle.
     """
     spec = captured.spec
     if not moved(spec):
         return captured
-    host = pipeline_of(served(spec), loaded.folder, store)
+    own = served(spec, catalogue())
+    host = pipeline_of(own, loaded.folder, store)
     try:
-        program = part(run_stage(store, stages.fuse_stage(loaded, captured.program), report).tree, "program")
+        program = captured.program
+        if fuses(spec):
+            program = part(run_stage(store, stages.fuse_stage(loaded, program), report).tree, "program")
         stage = stages.refer_stage(spec, captured.program, program, captured.reference, captured.pipeline, host)
         outcome = run_stage(store, stage, report)
     except DspecError as error:
         raise placed(error, loaded) from error
     reference, pipeline = part(outcome.tree, "reference"), part(outcome.tree, "pipeline")
-    return Served.of(served(spec), program, reference, pipeline, outcome.value)
+    return Served.of(own, program, reference, pipeline, outcome.value)
 
 
 def pipeline_of(spec: Spec, folder: Path, store: Store, interface: Interface | None = None) -> Tree:

@@ -12,8 +12,11 @@ from dspec.compiler.served import pipeline_of
 from dspec.compiler.stage import Report, Stage, run_stage
 from dspec.compiler.store import Store, Tree, locked, part
 from dspec.compiler.trace_diff import read
+from dspec.spec.boundary import boundary, owing
 from dspec.spec.errors import DspecError, SpecError
 from dspec.spec.load import Loaded
+from dspec.spec.models import Spec
+from dspec.targets import catalogue
 
 TRACE = "trace.npz"
 
@@ -21,13 +24,14 @@ TRACE = "trace.npz"
 def reference_trace(loaded: Loaded, request: Mapping[str, Any] | None, store: Store, report: Report) -> Any:
     """The `Traced` of a request in JSON form; captures the model where the store does not hold it.
 
+    A request that crossed from a caller, who did some steps, is followed from there on, to what its bundle answers.
     Raises SpecError E0719 where the request is none of this spec's, and what a capture raises.
     """
     if request is None:
         hint = "make the first trace with `dspec run --trace`: a golden vector's trace lacks the request"
         raise SpecError.of("E0719", "the first trace does not hold its request", hint=hint)
     with locked(store):
-        whole = pipeline_of(loaded.spec, loaded.folder, store)
+        whole = pipeline_of(_from_where(loaded.spec, request), loaded.folder, store)
         before = loaded.spec.model_copy(update={"postprocess": (), "response": {}})
         try:
             capture = stages.capture_stage(loaded, pipeline_of(before, loaded.folder, store))
@@ -37,6 +41,18 @@ def reference_trace(loaded: Loaded, request: Mapping[str, Any] | None, store: St
         made = run_stage(store, _stage(request, program, whole), report)
         (entry,) = made.tree
         return read(store.blob(entry.sha256))
+
+
+def _from_where(spec: Spec, request: Mapping[str, Any]) -> Spec:
+    """The spec from a raw request on; or without the caller's steps, where the request is what a bundle is asked."""
+    crossing = boundary(spec, catalogue())
+    if not owing(spec) or request.keys() != crossing.request.keys():
+        return spec
+    steps = {
+        section: tuple(step for step in getattr(spec, section) if step.place != "contract")
+        for section in ("preprocess", "postprocess")
+    }
+    return spec.model_copy(update={"request": crossing.request, "response": crossing.response, **steps})
 
 
 def _stage(request: Mapping[str, Any], program: Tree, pipeline: Tree) -> Stage:

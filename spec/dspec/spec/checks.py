@@ -25,6 +25,7 @@ CHECKS = (
     Check((), checks_targets.places),
     Check(("preprocess", "postprocess"), checks_places.order),
     Check(("model", "request", "response"), checks_places.enters),
+    Check(("model", "request", "response"), checks_places.crosses),
     Check(("model", "request", "response", "tolerance", "quality"), checks_places.leaves),
     Check(("model.inputs/", "model.outputs/"), checks_limits.tolerance_names),
     Check(("model.outputs.*.dtype",), checks_limits.tolerance_dtypes),

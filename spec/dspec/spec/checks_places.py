@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dspec.spec.boundary import boundary
 from dspec.spec.context import Context
 from dspec.spec.doors import Doors, doors
 from dspec.spec.errors import Diagnostic
 from dspec.spec.models import Policy, Spec
 from dspec.spec.nearest import listed
 from dspec.spec.nodes import KeyPath
-from dspec.spec.placement import ORDER, Misplaced, moved, out_of_order
+from dspec.spec.placement import ORDER, Misplaced, moved, offered, out_of_order
 
 
 def order(context: Context) -> Iterator[Diagnostic]:
@@ -22,7 +23,8 @@ def order(context: Context) -> Iterator[Diagnostic]:
 def _late(context: Context) -> Iterator[tuple[str, Misplaced]]:
     """Steps whose place is not offered at all are told elsewhere."""
     for section in ORDER:
-        steps = [step for step in getattr(context.pipes, section) if step.place in context.catalogue.steps[step.use].places]
+        uses, known = getattr(context.pipes, section), context.catalogue.steps
+        steps = [step for step in uses if step.place in offered(known[step.use].places)]
         yield from ((section, found) for found in out_of_order(section, steps))
 
 
@@ -31,6 +33,13 @@ def enters(context: Context) -> Iterator[Diagnostic]:
     for found in _doors(context).problems:
         before = any(step.id == found.step for step in context.pipes.preprocess)
         yield _told(context, "preprocess" if before else "postprocess", found, "E0350")
+
+
+def crosses(context: Context) -> Iterator[Diagnostic]:
+    """The caller hands the bundle what a request can hold."""
+    if _followed(context):
+        for found in boundary(_wired(context), context.catalogue).problems:
+            yield _told(context, "preprocess", found, "E0353")
 
 
 def leaves(context: Context) -> Iterator[Diagnostic]:
@@ -72,12 +81,16 @@ def _wired(context: Context) -> Spec:
 
 
 def _doors(context: Context) -> Doors:
-    """None where another check tells why: a step that does not fit what it reads, or that reads what comes later."""
-    spec = _wired(context)
-    faulty = any(problem.severity == "error" for problem in context.pipes.problems)
-    if faulty or any(_late(context)) or not moved(spec):
+    """None where nothing is moved, or another check tells why."""
+    if not _followed(context):
         return Doors(inputs={}, outputs={}, problems=())
-    return doors(spec, context.catalogue)
+    return doors(_wired(context), context.catalogue)
+
+
+def _followed(context: Context) -> bool:
+    """Whether steps are moved, and each fits what it reads and reads nothing that comes later."""
+    faulty = any(problem.severity == "error" for problem in context.pipes.problems)
+    return moved(_wired(context)) and not faulty and not any(_late(context))
 
 
 def _told(context: Context, section: str, found: Misplaced, code: str) -> Diagnostic:

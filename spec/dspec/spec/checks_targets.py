@@ -15,6 +15,7 @@ from dspec.spec.foreign import runtime_answer
 from dspec.spec.hardware import HOST, Profile, profile
 from dspec.spec.models import Place, Target
 from dspec.spec.nearest import listed
+from dspec.spec.placement import offered
 from dspec.spec.structure import explain_errors
 from dspec.spec.written import options_model
 
@@ -93,9 +94,9 @@ def places(context: Context) -> Iterator[Diagnostic]:
         path = (*step.path, "place")
         if step.entry is None:
             continue
-        if place not in step.entry.places:
+        if place not in offered(step.entry.places):
             yield context.found("E0328", path, f"step `{step.use}` can't run in place `{place}`",
-                                expected=listed(step.entry.places), hint=_elsewhere(context, place, step.entry))  # fmt: skip
+                                expected=listed(offered(step.entry.places)), hint=_elsewhere(context, place, step.entry))  # fmt: skip
             continue
         for name, target, entry in _served(context):
             if place not in entry.places:

@@ -37,11 +37,14 @@ def moved(spec: Spec) -> bool:
     return any(step.place != "host" for step in (*spec.preprocess, *spec.postprocess))
 
 
-def served(spec: Spec) -> Spec:
-    """The spec of what the bundle itself does around its graph: the steps on the host alone."""
-    return spec.model_copy(
-        update={"preprocess": at(spec.preprocess, "host"), "postprocess": at(spec.postprocess, "host")}
-    )
+def fuses(spec: Spec) -> bool:
+    """Whether any step runs in the graph."""
+    return bool(at((*spec.preprocess, *spec.postprocess), "graph"))
+
+
+def offered(places: Iterable[str]) -> tuple[str, ...]:
+    """Where a step may run that dspec runs in `places`: a caller may do any step, golden vectors say how."""
+    return (*places, "contract")
 
 
 def out_of_order(section: str, steps: Sequence[StepUse]) -> list[Misplaced]:
@@ -59,7 +62,7 @@ def out_of_order(section: str, steps: Sequence[StepUse]) -> list[Misplaced]:
 
 def _out_of_order(section: str, step: StepUse, writer: StepUse, name: str) -> Misplaced:
     first, second = sorted((step.place, writer.place), key=lambda place: ORDER[section][place])
-    guilty = writer if writer.place != "host" and section == "preprocess" else step
+    guilty = step if writer.place == "host" else writer if step.place == "host" or section == "preprocess" else step
     other = step if guilty is writer else writer
     return Misplaced(
         step=guilty.id,

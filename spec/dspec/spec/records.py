@@ -11,7 +11,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from dspec.spec.models import Dim, Frozen, Gate, QualityMetric, Spec
 
@@ -119,7 +119,17 @@ class Manifest(Frozen):
     weights: tuple[TensorDigest, ...] = ()
     reference: Reference
     files: tuple[FileEntry, ...]
+    contract: dict[str, Any] = Field(
+        default_factory=dict,
+        description="what the caller does: its steps before and after, the raw request, the whole response",
+    )
     digests: Digests | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_empty_contract(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Where the bundle does every step, nothing is said of a contract."""
+        body: dict[str, Any] = handler(self)
+        return body if self.contract else {key: value for key, value in body.items() if key != "contract"}
 
     def with_digests(self) -> Manifest:
         """The same manifest with both digests computed from the rest of it."""
@@ -268,7 +278,8 @@ class Skew(Frozen):
 
     cases: tuple[SkewCase, ...] = Field((), description="tensors at the model's door, per fixture")
     answers: tuple[Case, ...] = Field(
-        (), description="what that does to the model's outputs: PyTorch on the shipped tensors against the training-time ones"
+        (),
+        description="what that does to the model's outputs: PyTorch on the shipped tensors against the training-time ones",
     )
     responses: tuple[SkewCase, ...] = Field((), description="the response, from PyTorch's own outputs, per fixture")
     causes: tuple[Cause, ...] = ()

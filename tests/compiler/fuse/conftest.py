@@ -20,8 +20,8 @@ from dspec.compiler.fuse.reference import fuse_reference
 from dspec.compiler.lower import read_program
 from dspec.compiler.measure.cases import Expected, reference_cases
 from dspec.compiler.pipeline import write_pipeline
+from dspec.spec.boundary import served
 from dspec.spec.load import Loaded, load
-from dspec.spec.placement import served
 from dspec.targets import catalogue
 from dspec.targets.protocol import Program
 
@@ -57,7 +57,7 @@ def _fuse(folder: Path, work: Path) -> Fusion:
     loaded = load(folder / "deploy.yaml", catalogue())
     spec = loaded.spec
     write_pipeline(spec.model_copy(update={"postprocess": (), "response": {}}), folder, work / "before")
-    write_pipeline(served(spec), folder, work / "served")
+    write_pipeline(served(spec, catalogue()), folder, work / "served")
     stage = stages.capture_stage(loaded, ())
     capture_stage(
         json.loads(json.dumps(stage.request)), stage.places, {"pipeline": work / "before"}, work / "capture", _silent
@@ -75,6 +75,7 @@ def _fuse(folder: Path, work: Path) -> Fusion:
         "served": work / "served",
     }
     fuse_reference(request, {}, inputs, work / "refer", _silent)
+    whole = json.loads((work / "whole" / "pipeline.json").read_text())["request"]
     fields = json.loads((work / "refer" / "pipeline" / "pipeline.json").read_text())["request"]
     return Fusion(
         loaded=loaded,
@@ -82,7 +83,7 @@ def _fuse(folder: Path, work: Path) -> Fusion:
         program=read_program(fused),
         index=json.loads((work / "refer" / "reference" / "index.json").read_text()),
         cases=tuple(reference_cases(work / "refer" / "reference", fields)),
-        before=tuple(reference_cases(reference, fields)),
+        before=tuple(reference_cases(reference, whole)),
         folder=work,
     )
 

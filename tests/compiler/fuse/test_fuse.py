@@ -246,10 +246,12 @@ REFUSED = {
         "E0328",
         "step `decode` can't run in place `graph`",
     ),
-    "the caller's": (
-        "request: {x: {type: tensor, dtype: float32, shape: [3, 9, 11]}}\npostprocess: [{use: softmax, place: contract}]\n",
-        "E0328",
-        "no runtime offers `contract` yet, for any step",
+    "the caller's, too late": (
+        "request: {raw: {type: image}}\npreprocess:\n"
+        "  - {use: decode, id: photo}\n  - {use: resize, id: small, size: [9, 11], place: contract}\n"
+        "  - {use: layout, to: chw, place: graph}\n",
+        "E0349",
+        "step `small` (by the caller) reads `photo` of step `photo` (on the host)",
     ),
 }
 

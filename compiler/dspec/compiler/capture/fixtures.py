@@ -71,9 +71,7 @@ class Fixtures:
         except RequestError as error:
             raise _unfit(file, number, error) from error
         expected = _label(file, number, raw.get(LABEL)) if LABEL not in fields else None
-        return Fixture(
-            id=f"{file}:{number}", source=source, raw=raw, request=request, expected=expected, folder=folder
-        )
+        return Fixture(id=f"{file}:{number}", source=source, raw=raw, request=request, expected=expected, folder=folder)
 
     def door(self, fixture: Fixture) -> dict[str, Array]:
         """The tensors at the model's door; raises SpecError naming the fixture, the dim and its bounds."""

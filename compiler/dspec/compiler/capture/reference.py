@@ -165,7 +165,9 @@ class Reference:
             return failed
         while bad - good > 1:
             middle = (good + bad) // 2
-            good, bad = (middle, bad) if self._runs({**self.example, name: middle * dim.multiple_of}) else (good, middle)
+            good, bad = (
+                (middle, bad) if self._runs({**self.example, name: middle * dim.multiple_of}) else (good, middle)
+            )
         return good * dim.multiple_of
 
     def _runs(self, sizes: Mapping[str, int]) -> bool:

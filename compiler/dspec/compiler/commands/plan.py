@@ -41,6 +41,8 @@ def plan_json(found: Plan, loaded: Loaded) -> dict[str, Any]:
         "targets": {route.target: _route_json(route) for route in found.routes},
         "steps": [asdict(step) for step in found.steps],
         "door": found.door.model_dump(mode="json", include={"inputs", "outputs"}),
+        "asked": list(found.asked),
+        "answered": list(found.answered),
         "tolerance": dict(found.tolerance),
         "defaults": [asdict(one) for one in found.defaults],
         "warnings": [one.to_json() for one in loaded.warnings],
@@ -127,6 +129,9 @@ def _steps(found: Plan, route: Route, first: Route) -> Iterator[str]:
         if any(step.place == "graph" and step.section != "model" for step in found.steps):
             words = (f"{name} {port.dtype} [{', '.join(map(str, port.shape))}]" for name, port in ports.items())
             yield f"    {side} the graph: {', '.join(words)}"
+    if found.asked:
+        yield f"    the caller asks the bundle with: {', '.join(found.asked)}"
+        yield f"    and takes from its response: {', '.join(found.answered)}"
 
 
 def _step_row(step: StepPlace) -> tuple[str, ...]:

@@ -107,7 +107,9 @@ def named(case: Case | SkewCase, error: OutputError) -> list[dict[str, Any]]:
     return [point.model_dump(mode="json") | {"case": case.id} for point in error.frontier]
 
 
-def _summary(policy: Policy, frontier: list[dict[str, Any]], pairs: Sequence[tuple[Case | SkewCase, OutputError]]) -> str:
+def _summary(
+    policy: Policy, frontier: list[dict[str, Any]], pairs: Sequence[tuple[Case | SkewCase, OutputError]]
+) -> str:
     words = []
     if any(not error.broken for _, error in pairs):
         words.append(greatest(frontier))

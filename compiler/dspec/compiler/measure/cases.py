@@ -22,7 +22,7 @@ class Expected:
 
     Attributes:
         expected: the fixture's label; None where it has none.
-        response: PyTorch's answer to a golden vector, in JSON form; None elsewhere.
+        response: PyTorch's whole answer to a golden vector, in JSON form; None elsewhere.
     """
 
     id: str
@@ -77,5 +77,5 @@ def golden_cases(bundle: Path, fields: Mapping[str, Any]) -> Iterator[Expected]:
             inputs=vector.door,
             outputs=vector.outputs,
             expected=vector.request.get(LABEL) if LABEL not in fields else None,
-            response=vector.response,
+            response=vector.response if vector.contract is None else vector.contract.response,
         )

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dspec.compiler.caller import Caller
 from dspec.compiler.measure.cases import Expected
 from dspec.compiler.quality.labelled import Asked, Labelled, chosen, found, read_answers
 from dspec.spec.records import QualityFound
 from dspec.targets.protocol import Answer, Session
+from dspec.targets.shipped.errors import BundleError, RequestError
 
 
 @dataclass(kw_only=True, slots=True)
@@ -22,19 +24,23 @@ class Heard:
         names: the fields that are kept.
         pipeline: the content of the bundle's pipeline.json.
         of_golden: PyTorch's answers, of golden vectors.
+        caller: does the last steps of a response where the bundle leaves them to it.
     """
 
     names: frozenset[str]
     pipeline: Mapping[str, Any]
     ours: Labelled = field(default_factory=lambda: Labelled())
     of_golden: Labelled = field(default_factory=lambda: Labelled())
+    caller: Caller | None = None
     _now: Expected | None = None
 
     @classmethod
     def of_bundle(cls, bundle: Path, asked: Iterable[Asked]) -> Heard:
         """What the metrics need of this bundle's answers."""
-        pipeline = json.loads((bundle / "pipeline" / "pipeline.json").read_text())
-        return cls(names=frozenset(one.of for one in asked), pipeline=pipeline)
+        folder, names = bundle / "pipeline", frozenset(one.of for one in asked)
+        pipeline = json.loads((folder / "pipeline.json").read_text())
+        caller = Caller(pipeline, folder) if names and "contract" in pipeline else None
+        return cls(names=names, pipeline=pipeline, caller=caller)
 
     def cases(self, cases: Iterable[Expected]) -> Iterator[Expected]:
         """The same cases, their labels noted."""
@@ -50,7 +56,14 @@ class Heard:
     def hear(self, answer: Answer) -> None:
         case = self._now
         if case is not None and case.expected is not None and case.id not in self.ours.answers:
-            self.ours.answers[case.id] = self._chosen(answer.response, answer.outputs)
+            self.ours.answers[case.id] = self._chosen(self._whole(answer.response), answer.outputs)
+
+    def _whole(self, response: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With what the caller's last steps give; where one of them fails, there is no answer to measure."""
+        try:
+            return response if self.caller is None else self.caller.after(response)
+        except (RequestError, BundleError):
+            return {}
 
     def _chosen(self, response: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
         return chosen(response, outputs, self.names, self.pipeline)

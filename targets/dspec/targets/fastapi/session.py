@@ -81,13 +81,13 @@ class HttpSession:
         return int(self._facts.get("max_batch", 1))
 
     def ask(self, request: Mapping[str, Any], *, tensors: bool = False, company: int = 1) -> Answer:
-        """One request in Python form, as JSON; with `tensors`, a second time as an inference that shows the door.
+        """One request in Python form, as JSON; with `tensors`, before that as an inference that shows the door, in `company`.
 
         GateError: E0806 refused or failed, E0804 died, E0805 no answer in time.
         """
         raw = {name: _as_json(value) for name, value in request.items()}
-        found = self._post("/predict", json.dumps(raw, ensure_ascii=False).encode(), JSON)
         door = self._traced(request, company) if tensors else {}
+        found = self._post("/predict", json.dumps(raw, ensure_ascii=False).encode(), JSON)
         return Answer(
             response=json.loads(found.body),
             inputs={name.removeprefix(DOOR): array for name, array in door.items() if name.startswith(DOOR)},
@@ -128,7 +128,9 @@ class HttpSession:
         inputs = [(name, field_datatype(field), _row(field, request[name])) for name, field in self._fields.items()]
         return self._infer(self._manifest["name"], inputs, wanted, company)
 
-    def _infer(self, model: str, inputs: list[tuple[str, str, Any]], wanted: tuple[str, ...], company: int = 1) -> dict[str, Any]:
+    def _infer(
+        self, model: str, inputs: list[tuple[str, str, Any]], wanted: tuple[str, ...], company: int = 1
+    ) -> dict[str, Any]:
         from dspec.targets.shipped.serve.tensors import binary
 
         parts = [binary(value) for _, _, value in inputs]

@@ -35,7 +35,7 @@ ENTRY = RuntimeEntry(
     name="onnxruntime",
     options=Options,
     needs_max=False,
-    places=("host", "graph"),
+    places=("host", "graph", "contract"),
     hardware=("host", "linux-x86_64", "linux-arm64"),
     summary="one portable ONNX graph and a runner that needs neither torch nor dspec",
 )

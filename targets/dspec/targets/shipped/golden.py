@@ -5,6 +5,8 @@
     0000/request.json     the request in JSON form, its files beside it
     0000/answer.json      {"outputs": {name: {"dtype", "shape", "data"}}, "response": {…}}
     0000/trace.npz        "NN.<step>.<value>" in order, and "door.<input>" with batch axis
+    0000/caller/          where the caller does some of the steps: the raw request, the whole response (contract.py);
+                          request.json is then what crosses from the caller to the bundle
 
 Numbers are written so that reading gives the same value; those that are not finite are the texts
 nan, inf and -inf. The same items give the same bytes.
@@ -25,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import NUMBERS, Array, dtype
+from .contract import ANSWER, FOLDER, REQUEST, VALUES, Contract, altered, note
 from .errors import GoldenError
 from .pipeline import to_json
 from .request import array_from_npy
@@ -48,6 +51,7 @@ class Golden:
         door: tensors at the model's door, batch axis included.
         files: path relative to the request → content; empty when read.
         folder: where request and files lie; None before they are written.
+        contract: the caller's part, where it has one.
     """
 
     id: str
@@ -58,6 +62,7 @@ class Golden:
     trace: Sequence[tuple[str, str, Any]] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     folder: Path | None = None
+    contract: Contract | None = None
 
 
 def write_golden(folder: Path, items: Iterable[Golden], policy: Mapping[str, Any] | None = None) -> None:
@@ -114,13 +119,10 @@ def array_from_json(packed: Mapping[str, Any]) -> Array:
 
 def _write_item(folder: Path, item: Golden) -> None:
     folder.mkdir(exist_ok=True)
-    for name, content in item.files.items():
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise GoldenError(f"{item.id}: the file {name} lies outside the request's folder")
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    _write_files(folder, item.id, item.files)
     _write_json(folder / "request.json", item.request)
+    if item.contract is not None:
+        _write_contract(folder / FOLDER, item.id, item.contract)
     outputs = {name: array_to_json(array) for name, array in item.outputs.items()}
     _write_json(folder / "answer.json", {"outputs": outputs, "response": to_json(item.response)})
     arrays = {
@@ -129,6 +131,24 @@ def _write_item(folder: Path, item: Golden) -> None:
         if isinstance(value, np.ndarray) and value.dtype.kind in NUMBERS
     }
     write_npz(folder / "trace.npz", arrays | {DOOR + name: at for name, at in item.door.items()})
+
+
+def _write_files(folder: Path, fixture: str, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise GoldenError(f"{fixture}: the file {name} lies outside the request's folder")
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _write_contract(folder: Path, fixture: str, contract: Contract) -> None:
+    folder.mkdir(exist_ok=True)
+    _write_files(folder, fixture, contract.files)
+    _write_json(folder / REQUEST, contract.request)
+    _write_json(folder / ANSWER, {"response": to_json(contract.response)})
+    written = {name: (folder / name).read_bytes() for name in (REQUEST, ANSWER)}
+    _write_json(folder / VALUES, note(contract.values, {**contract.files, **written}))
 
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -178,9 +198,30 @@ def _read_item(golden: Path, entry: Any) -> Golden:
             trace=[_traced(key, array) for key, array in arrays.items() if key[:1].isdigit()],
             folder=folder,
             door={k.removeprefix(DOOR): a for k, a in arrays.items() if k.startswith(DOOR)},
+            contract=_read_contract(folder / FOLDER, arrays) if (folder / FOLDER).is_dir() else None,
         )
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, OSError, RuntimeError) as error:
         raise GoldenError(f"golden: a malformed fixture ({type(error).__name__}: {error})") from error
+
+
+def _read_contract(folder: Path, arrays: Mapping[str, Array]) -> Contract:
+    noted = _read_json(folder / VALUES)
+    return Contract(
+        request=_read_json(folder / REQUEST),
+        response=_read_json(folder / ANSWER)["response"],
+        values={name: kept["value"] if "value" in kept else arrays.get(name) for name, kept in noted["values"].items()},
+        noted=noted,
+    )
+
+
+def altered_contract(item: Golden) -> list[str]:
+    """What of the caller's part is not what was recorded, in words; GoldenError where it is malformed."""
+    if item.contract is None or item.folder is None:
+        return []
+    try:
+        return altered(item.contract.noted, item.folder / FOLDER, item.contract.values)
+    except (KeyError, TypeError, AttributeError, ValueError, OSError, RecursionError) as error:
+        raise GoldenError(f"{item.id}: a malformed {FOLDER}/{VALUES} ({type(error).__name__}: {error})") from error
 
 
 def read_npz(path: Path) -> dict[str, Array]:

@@ -12,6 +12,7 @@ COMMON = (
     "__main__.py",
     "arrays.py",
     "compare.py",
+    "contract.py",
     "cores.py",
     "door.py",
     "engine.py",

@@ -60,9 +60,9 @@ class Pipeline:
         self.fields: Mapping[str, Any] = declared["request"]
         self.door = Door(declared["inputs"], declared["dims"], declared["batch"])
         roots = {name: {name} for name in self.fields}
-        self._before = _stages(declared["before"], folder, roots)
+        self._before = open_stages(declared["before"], folder, roots)
         self._fields = {name: ", ".join(sorted(roots.get(name, {name}))) for name in declared["inputs"]}
-        self._after = _stages(declared["after"], folder, {name: {name} for name in declared["outputs"]})
+        self._after = open_stages(declared["after"], folder, {name: {name} for name in declared["outputs"]})
         self._response: Mapping[str, str] = declared["response"]
 
     @classmethod
@@ -85,7 +85,7 @@ class Pipeline:
         `trace` receives what each step gave, `seconds` what each took. Raises RequestError and
         StepError.
         """
-        values = _run(self._before, check_request(self.fields, request), trace, seconds)
+        values = run_stages(self._before, check_request(self.fields, request), trace, seconds)
         missing = [name for name in self.door.inputs if name not in values]
         if missing:
             raise BundleError(f"pipeline.json: nothing gives the model's input {missing[0]}")
@@ -98,7 +98,7 @@ class Pipeline:
         seconds: Seconds | None = None,
     ) -> dict[str, Any]:
         """The response for the model's outputs (batch axis of size 1 included)."""
-        values = _run(self._after, self.items(outputs), trace, seconds)
+        values = run_stages(self._after, self.items(outputs), trace, seconds)
         missing = [source for source in self._response.values() if source not in values]
         if missing:
             raise BundleError(f"the model gave no output {missing[0]}")
@@ -145,9 +145,10 @@ def _odd(array: Array) -> bool:
     return array.dtype.kind not in "biu" and not (array.dtype.kind == "f" and bool(np.isfinite(array).all()))
 
 
-def _run(
-    stages: Sequence[Stage], given: dict[str, Any], trace: Trace | None, seconds: Seconds | None
+def run_stages(
+    stages: Sequence[Stage], given: Mapping[str, Any], trace: Trace | None = None, seconds: Seconds | None = None
 ) -> dict[str, Any]:
+    """The values given and those that the steps give; `trace` and `seconds` as in `Pipeline.before`."""
     values = dict(given)
     for stage in stages:
         start = time.perf_counter()
@@ -156,17 +157,17 @@ def _run(
             seconds[stage.id] = time.perf_counter() - start
         values.update(zip(stage.writes, found, strict=True))
         if trace is not None:
-            trace += [(stage.id, name, _kept(value)) for name, value in zip(stage.writes, found, strict=True)]
+            trace += [(stage.id, name, kept(value)) for name, value in zip(stage.writes, found, strict=True)]
     return values
 
 
-def _kept(value: Any) -> Any:
+def kept(value: Any) -> Any:
     """What a trace holds: arrays as copies (a picture in Pillow's form as one), the samples of a sound."""
     array = value.samples if isinstance(value, Sound) else value
     return np.array(array, order="C") if is_array(array) else array
 
 
-def _stages(declared: Sequence[Mapping[str, Any]], folder: Path, roots: dict[str, set[str]]) -> tuple[Stage, ...]:
+def open_stages(declared: Sequence[Mapping[str, Any]], folder: Path, roots: dict[str, set[str]]) -> tuple[Stage, ...]:
     """The steps, opened. `roots` (value → request fields it derives from) grows along the way."""
     stages = []
     for use in declared:

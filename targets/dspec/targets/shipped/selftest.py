@@ -10,7 +10,7 @@ import numpy as np
 
 from .compare import compare, compare_outputs
 from .errors import BundleError, RequestError
-from .golden import Golden, read_golden, read_policy
+from .golden import Golden, altered_contract, read_golden, read_policy
 from .pipeline import to_json
 from .request import read_request
 from .runner import Bundle
@@ -36,6 +36,7 @@ def replayed(bundle: Bundle) -> dict[str, Any]:
     golden = bundle.folder / "golden"
     report = _Report(read_policy(golden))
     for item in read_golden(golden):
+        report.break_off(item.id, "the caller's part", altered_contract(item))
         for call in CALLS:
             _replay(bundle, item, call, report)
     digests = bundle.manifest.get("digests") or {}

@@ -63,6 +63,12 @@ def cold_routes(manifest: Mapping[str, Any], fields: Mapping[str, Any], pool: Po
         app.get(path)(model)
         app.get(f"{path}/ready")(model_ready)
 
+    async def answered_before(request: Request) -> Response:
+        raise AssertionError(f"{request.url.path} is answered by a worker")
+
+    for path in ("/predict", "/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer"):
+        app.post(path)(answered_before)  # so that other methods are told what is allowed
+
     @app.exception_handler(Refusal)
     async def refused(request: Request, error: Refusal) -> Response:
         metrics.answered("other", error.status, error.code)

@@ -97,7 +97,7 @@ def _schemas(fields: Mapping[str, Any], settings: Settings) -> Schema:
             "type": "object",
             "properties": {
                 "id": {"type": "string"},
-                "inputs": {"type": "array", "items": {"$ref": f"{_REF}Tensor"}},
+                "inputs": {"type": "array", "items": {"$ref": f"{_REF}Tensor"}, "minItems": 1},
                 "outputs": {
                     "type": "array",
                     "items": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
@@ -147,7 +147,7 @@ def _predict(fields: Mapping[str, Any], settings: Settings, request: Any, answer
         name: {"type": "string", **({"format": "binary"} if field["type"] in ("image", "audio") else {})}
         for name, field in fields.items()
     }
-    form = {"schema": {"type": "object", "properties": parts, "required": list(fields)}}
+    form = {"schema": {"type": "object", "properties": parts, "required": list(fields), "additionalProperties": False}}
     answered: Schema = {"schema": {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]}}
     if answer is not None:
         answered["example"] = answer
@@ -214,11 +214,10 @@ def _infer(id: str = "infer") -> Schema:
     answer = {JSON: {"schema": {"$ref": f"{_REF}InferenceAnswer"}}, "application/octet-stream": {"schema": {}}}
     errors = _errors("InferenceError")
     errors["404"] = {"description": "No such model", "content": {JSON: {"schema": {"$ref": f"{_REF}InferenceError"}}}}
-    header = {"name": "Inference-Header-Content-Length", "in": "header", "schema": {"type": "integer", "minimum": 0}}
     return {
         "operationId": id,
-        "summary": "Open Inference Protocol, version 2: <name> takes the request's fields, <name>.model tensors; an item per row",
-        "parameters": [header | {"description": "bytes of the JSON part where binary tensors follow"}],
+        "summary": "Open Inference Protocol, version 2: <name> takes the request's fields, <name>.model tensors; an item per row. "
+        "With the header Inference-Header-Content-Length, so many bytes are JSON and binary tensors follow",
         "requestBody": {"required": True, "content": {JSON: {"schema": {"$ref": f"{_REF}InferenceRequest"}}}},
         "responses": {"200": {"description": "The outputs", "content": answer}, **errors},
     }

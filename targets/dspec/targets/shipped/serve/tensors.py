@@ -67,7 +67,7 @@ def _from_json(name: str, data: Any, shape: list[int], datatype: str) -> Any:
     taken = _TAKEN[np.dtype(DTYPES[datatype]).kind]
     if not set(map(type, flat)) <= taken:
         odd = next(value for value in flat if type(value) not in taken)
-        raise bad(f"the value {str(odd)[:40]!r}; expected {datatype} throughout", name)
+        raise bad(f"the value {str(odd)[:40]}; expected {datatype} throughout", name)
     try:
         with np.errstate(over="raise"):
             return np.array(flat, DTYPES[datatype]).reshape(shape)
