@@ -23,7 +23,7 @@ from dspec.compiler.judge import judge, unlike_pytorch
 from dspec.compiler.lower import build_artifact, lower_target
 from dspec.compiler.machine import this_machine
 from dspec.compiler.measure.cases import reference_cases
-from dspec.compiler.measure.parity import Wanted, parity_cases
+from dspec.compiler.measure.parity import Responses, Wanted, parity_cases
 from dspec.compiler.measure.vary import FAILED, varied
 from dspec.compiler.pipeline import write_pipeline
 from dspec.compiler.policy import policies
@@ -61,7 +61,9 @@ class Made:
         wanted = Wanted.read(figures)
         cases = reference_cases(self.reference, self.bundle.pipeline.fields)
         index = json.loads((self.reference / "index.json").read_text())
-        found = tuple(parity_cases(InProcess(self.bundle), cases, wanted, print))
+        found = tuple(
+            parity_cases(InProcess(self.bundle), cases, wanted, print, responses=Responses(self.bundle.pipeline))
+        )
         return Parity.model_validate_json(
             json.dumps(
                 {
@@ -107,7 +109,11 @@ class Made:
         cases = [case for case in reference_cases(self.reference, self.bundle.pipeline.fields) if case.id in off]
         wanted = Wanted.read(stages.figures(policies(self.loaded.spec, self.manifest.interface)))
         return {
-            words: tuple(parity_cases(InProcess(Bundle(folder)), cases[:FAILED], wanted, print))
+            words: tuple(
+                parity_cases(
+                    InProcess(Bundle(folder)), cases[:FAILED], wanted, print, responses=Responses(self.bundle.pipeline)
+                )
+            )
             for words, folder in varied(self.folder, ways)
         }
 

@@ -1,12 +1,14 @@
-"""Bounds that numbers are judged by: order statistics for percentiles, Student's t for means, Wilson's for shares."""
+"""Bounds that numbers are judged by: order statistics for percentiles, Student's t for means, Clopper and Pearson's for shares."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist, mean, stdev
 
 CONFIDENCE = 0.95  # one-sided
+T_FEW = (6.31375, 2.91999, 2.35336, 2.13185)  # Student's t, 95 %, for 1 to 4 degrees of freedom
+BISECTIONS = 50
 MIN_BEYOND = 20  # samples that must lie beyond a percentile before it is believed
 
 
@@ -47,12 +49,14 @@ def beyond(n: int, share: float) -> int:
 def mean_bounds(values: Sequence[float]) -> tuple[float, float]:
     """One-sided 95 % bounds (lower, upper) of a mean; infinite for fewer than two values.
 
-    Student's t quantile by the Cornish-Fisher expansion (Abramowitz & Stegun 26.7.5).
+    Student's t quantile: tabled for up to four degrees of freedom, where the Cornish-Fisher expansion (Abramowitz &
+    Stegun 26.7.5), used above, is too narrow.
     """
     if len(values) < 2:
         return -math.inf, math.inf
     z, freedom = NormalDist().inv_cdf(CONFIDENCE), len(values) - 1
-    t = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    expanded = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    t = T_FEW[freedom - 1] if freedom <= len(T_FEW) else expanded
     half = t * stdev(values) / math.sqrt(len(values))
     return mean(values) - half, mean(values) + half
 
@@ -60,15 +64,27 @@ def mean_bounds(values: Sequence[float]) -> tuple[float, float]:
 def share_bounds(hits: int, n: int) -> tuple[float, float]:
     """One-sided 95 % bounds (lower, upper) of a share; (0, 1) for n = 0.
 
-    The score interval of Wilson (*Journal of the American Statistical Association* 22, 1927), which holds for few trials
-    and for shares near 0 and 1, where the normal interval has no width.
+    Exact, after Clopper and Pearson (*Biometrika* 26, 1934): the share under which so many hits, or more, would come about
+    in one of twenty cases. Score intervals promise more than they keep near 0 and 1.
     """
     if n == 0:
         return 0.0, 1.0
-    z, share = NormalDist().inv_cdf(CONFIDENCE), hits / n
-    centre, scale = share + z * z / (2 * n), 1 + z * z / n
-    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+    lower = _bisected(lambda share: _at_least(n, hits, share)) if hits else 0.0
+    upper = 1 - _bisected(lambda share: _at_least(n, n - hits, share)) if hits < n else 1.0
+    return lower, upper
+
+
+def _at_least(n: int, hits: int, share: float) -> float:
+    return math.fsum(_binomial(n, k, share) for k in range(hits, n + 1))
+
+
+def _bisected(rises: Callable[[float], float]) -> float:
+    """Where a rising function of a share reaches what confidence leaves."""
+    low, high = 0.0, 1.0
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rises(middle) < 1 - CONFIDENCE else (low, middle)
+    return low
 
 
 def correlation_bounds(r: float, n: int) -> tuple[float, float]:

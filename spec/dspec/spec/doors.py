@@ -55,7 +55,8 @@ class _Inputs:
         self.made = {name: reads(cone(self.steps, name)) for name in spec.model.inputs}
         values = before(spec, catalogue) if self.steps else {}
         self.marked = {name: _marked(name, values[name], catalogue) for name in reads(self.steps) if name in values}
-        self.sizes = self._sizes(follow(self.steps, self.marked, catalogue))
+        self.reached = follow(self.steps, self.marked, catalogue)
+        self.sizes = self._sizes(self.reached)
 
     def _sizes(self, reached: Values) -> dict[str, int | str]:
         """Marked size → the size that the model's input has where it gets there."""
@@ -86,6 +87,9 @@ class _Inputs:
             return self._refused(name, *_UNTOLD)
         if value.kind not in ARRAYS:
             return self._refused(name, f"which is {value.kind}, no array", "an array", _HOST)
+        if loose := [fed for fed in feeds if not self._within(fed)]:
+            return self._refused(name, f"which becomes `{loose[0]}`, whose declared `range` nothing checks in the graph",
+                                 "steps whose own range lies within it", f"{_HOST}, or drop the range")  # fmt: skip
         if len({BATCH in model.inputs[fed].shape for fed in feeds}) > 1:
             return self._refused(name, "which feeds inputs with a batch axis and without", "one of both", _HOST)
         open_axes = [axis for axis, size in enumerate(value.shape) if self._loose(size) and size not in self.sizes]
@@ -94,6 +98,11 @@ class _Inputs:
         shape: Any = tuple(self.sizes.get(str(size), size) for size in value.shape)
         batched = BATCH in model.inputs[feeds[0]].shape
         return Port(dtype=value.dtype, shape=(BATCH, *shape) if batched else shape)
+
+    def _within(self, fed: str) -> bool:
+        """Whether what the steps give can't leave the declared range of a model's input: the door no longer sees it."""
+        declared, found = self.spec.model.inputs[fed].range, self.reached[fed].range if fed in self.reached else None
+        return declared is None or (found is not None and declared[0] <= found[0] and found[1] <= declared[1])
 
     def _refused(self, name: str, found: str, expected: str, hint: str) -> Misplaced:
         reader = next(step for step in self.steps if name in step.inputs)

@@ -187,6 +187,10 @@ class Case(Frozen):
         default_factory=dict,
         description="what the bundle's pipeline put at the model's door, against the reference's",
     )
+    response: tuple[str, ...] = Field(
+        (),
+        description="where the response is not what the bundle's own steps make of the outputs, or of an equal request",
+    )
     valid: dict[str, OutputError] = Field(
         default_factory=dict,
         description="the same over valid positions only, for outputs whose policy names a mask",

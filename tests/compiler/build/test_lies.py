@@ -297,3 +297,33 @@ def test_fixture_bytes_count_and_not_their_size_or_time(project: Project) -> Non
     done = project.dspec("build")
     assert done.code == 0, done.out + done.err
     assert "every stage answered from the store" not in done.out
+
+
+REMEMBERS = """
+before = [0.0, 0.0, 0.0]
+
+def smooth(scores):
+    global before
+    mixed = [(mine + its) / 2 for mine, its in zip(scores.tolist(), before)]
+    before = scores.tolist()
+    return mixed
+"""
+DRAWS = """
+import random
+
+def smooth(scores):
+    return [score + random.random() for score in scores.tolist()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "words"), [(REMEMBERS, "call 2 is answered otherwise"), (DRAWS, "not what the steps make")]
+)
+def test_a_step_after_the_model_that_answers_as_it_likes(project: Project, source: str, words: str) -> None:
+    (project.folder / "after.py").write_text(source)
+    project.add("postprocess: [{id: smooth, python: after.py:smooth, in: scores, out: smoothed}]")
+    project.add("response: {smoothed: {from: smoothed}}")
+    done = project.dspec("build")
+    assert done.code == 1, done.out + done.err
+    assert words in done.out + done.err
+    assert "withheld" in done.out

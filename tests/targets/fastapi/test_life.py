@@ -141,7 +141,8 @@ def test_a_body_that_does_not_arrive(bundles: Callable[..., Path], start: Callab
         connection.sendall(
             b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{"
         )
-        found = connection.recv(4096)
+        with connection.makefile("rb") as answer:
+            found = answer.read()  # the server closes
     assert found.startswith(b"HTTP/1.1 408 ")
     assert b'"slow_request"' in found
 

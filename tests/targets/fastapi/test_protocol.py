@@ -79,6 +79,13 @@ def test_errors_are_texts_that_the_client_shows(client: Any) -> None:
 
 
 CASES: list[tuple[str, Any, int, str]] = [
+    (
+        "toy",
+        {"inputs": [{"name": "text", "shape": [1], "datatype": {}, "data": ["a"]}]},
+        400,
+        "datatype {}; expected one of",
+    ),
+    ("toy", {"inputs": [{"name": "text", "shape": [1], "datatype": None, "data": ["a"]}]}, 400, "datatype None"),
     ("toy", {"inputs": []}, 422, "inputs of [] rows"),
     ("toy", {}, 400, "no list `inputs`"),
     (

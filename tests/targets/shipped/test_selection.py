@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dspec.targets.shipped.compare import compare, compare_outputs
+from dspec.targets.shipped.selftest import differences
 
 SOURCE = np.array([[1, 5, 5, 5, 0]], np.float32)
 
@@ -55,3 +56,9 @@ def test_a_policy_names_an_output_or_an_input() -> None:
     assert outputs["order"]["frontier"] == []
     outputs, _ = compare_outputs({"order": indices(1, 2)}, {"order": indices(3, 1)}, {}, {"x": SOURCE})
     assert outputs["order"]["frontier"]
+
+
+def test_ids_and_indices_have_no_near_neighbours() -> None:
+    assert differences({"token": 128000}, {"token": 128001}) == ["token is 128001, recorded 128000"]
+    assert differences({"score": 0.5}, {"score": 0.500001}) == []
+    assert differences([1.0], [1]) == []

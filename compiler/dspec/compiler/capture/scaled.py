@@ -7,24 +7,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dspec.compiler.capture.shapes import Arrays
+from dspec.compiler.capture.shapes import Array, Arrays
 from dspec.spec.errors import Diagnostic
 from dspec.spec.models import Spec, StepUse
 
 SCALING = ("scale", "normalize", "standardize")
-MOVING = ("layout", "center_crop", "crop", "pad", "frame")  # these leave values as they are
+MOVING = ("layout", "channels", "resize", "center_crop", "crop", "pad", "frame")  # these leave values as they are
+COLOURS = 3
 LEAST, MOST = 0.02, 50.0  # networks are trained on inputs of about 1; 1/255 twice leaves 1/255, not at all leaves 255
 
 
 @dataclass(kw_only=True, slots=True)
 class Scaled:
-    """The float inputs that a scaling step made, and the least and greatest value of each over the fixtures.
+    """The float inputs that a scaling step made, and the least and greatest value of each channel over the fixtures.
 
     An input with a declared `range` is left out: the door holds every request to that.
     """
 
     steps: Mapping[str, int]
-    seen: dict[str, tuple[float, float]] = field(default_factory=dict)
+    seen: dict[str, tuple[Array, Array]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, spec: Spec) -> Scaled:
@@ -36,16 +37,20 @@ class Scaled:
         for name in self.steps:
             array = arrays[name]
             if array.size and np.isfinite(array).all():
-                least, most = self.seen.get(name, (np.inf, -np.inf))
-                self.seen[name] = (min(least, float(array.min())), max(most, float(array.max())))
+                channels = _channels(array)
+                least, most = self.seen.get(name, (np.array(np.inf), np.array(-np.inf)))
+                self.seen[name] = (np.minimum(least, channels.min(1)), np.maximum(most, channels.max(1)))
 
     def warnings(self, steps: Sequence[StepUse]) -> Iterator[Diagnostic]:
-        for name, (least, most) in self.seen.items():
+        for name, (lows, highs) in self.seen.items():
+            least, most = float(lows.min()), float(highs.max())
             far = max(abs(least), abs(most))
-            if LEAST <= far <= MOST:
+            # Twice scaled, a picture is all but constant in each channel, wherever its mean was moved.
+            narrow = lows.size > 1 and float((highs - lows).max()) < LEAST
+            if LEAST <= far <= MOST and not narrow:
                 continue
             step = steps[self.steps[name]]
-            likely = "a scale was applied twice" if far < LEAST else "a scale was never applied"
+            likely = "a scale was never applied" if far > MOST else "a scale was applied twice"
             yield Diagnostic(
                 code="E0457",
                 message=f"after step `{step.id}` ({step.use}) the values of {name} lie from {least:.3g} to {most:.3g} over all "
@@ -55,6 +60,12 @@ class Scaled:
                 hint=f"correct the step; or, where the model was trained so, declare model.inputs.{name}.range",
                 severity="warning",
             )
+
+
+def _channels(array: Array) -> Array:
+    """[channels, values] of a batch of pictures with three channels; everything else is one channel."""
+    axis = next((axis for axis in (1, 3) if array.ndim == 4 and array.shape[axis] == COLOURS), None)
+    return array.reshape(1, -1) if axis is None else np.moveaxis(array, axis, 0).reshape(COLOURS, -1)
 
 
 def _scaling(steps: Sequence[StepUse], value: str) -> int | None:

@@ -26,14 +26,20 @@ def parity(question: Question) -> GateVerdict:
     if found is None:
         return GateVerdict(gate="parity", verdict="unmeasured", detail=("no comparison was made",))
     views = [view(found.cases, name, policy) for name, policy in question.policies.items()]
-    off = _off_at_door(question, found.cases)
+    spoken = [case for case in found.cases if case.response]
+    off = _off_at_door(question, found.cases) | {case.id for case in spoken}
     failing = {case for view in views for case in view.failing} | off
     hard = failing - _spareable(found.cases) | off
     allowed = question.spec.tolerance.max_failing_fixtures
     measured = "; ".join(f"{view.name} {view.summary}" for view in views)
     limit = "; ".join(f"{name} {describe(policy)}" for name, policy in question.policies.items())
     noise = [_noise(name, found.spread.get(name)) for name in question.policies]
-    detail = [line for view in views for line in view.lines] + _door_lines(off) + [line for line in noise if line]
+    detail = (
+        [line for view in views for line in view.lines]
+        + _response_lines(spoken)
+        + _door_lines(off - {case.id for case in spoken})
+        + [line for line in noise if line]
+    )
     over = "the golden vectors alone" if question.measurement.source == "golden" else "the whole reference"
     count = (
         f"{len(found.cases)} comparisons over {over} on {found.on}, {len(failing)} cases outside (allowed {allowed})"
@@ -192,6 +198,11 @@ def _off_at_door(question: Question, cases: Sequence[Case]) -> set[str]:
         for name, error in case.door.items()
         if broken_by(error.model_dump(mode="json"), rules[name])
     }
+
+
+def _response_lines(cases: Sequence[Case]) -> list[str]:
+    """What is said of responses that the bundle's steps do not account for."""
+    return [f"response of {case.id}, call {case.call}: {words}" for case in cases[:3] for words in case.response[:2]]
 
 
 def _exact_or(policy: Policy, question: Question, name: str) -> Policy:

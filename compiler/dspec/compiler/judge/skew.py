@@ -163,7 +163,7 @@ def _split(question: Question, found: Skew) -> Iterator[str]:
     training, parity = question.spec.training, question.measurement.parity
     words = []
     if training.preprocess:
-        answers = _most((name, error) for case in found.answers for name, error in case.outputs.items())
+        answers = _most(_errors(found.answers)) if found.answers or not found.cases else "not computed"
         over = f" on {_count(len(found.answers))}" if found.answers else ""
         words.append(f"preprocessing {_most(_errors(found.cases))}, in the answers {answers}{over}")
     if parity:

@@ -55,7 +55,8 @@ def _growing(resident: tuple[int, ...]) -> tuple[str, ...]:
     later = resident[len(resident) // 2 :]
     steps = [after - before for before, after in pairwise(later)]
     grown = sum(steps)
-    if len(steps) < 2 or min(steps) <= 0 or grown < max(SETTLED * later[0], PAGE_NOISE):
+    flat = sum(step <= 0 for step in steps)
+    if len(steps) < 2 or flat > 1 or grown < max(SETTLED * later[0], PAGE_NOISE):
         return ()
     return (
         f"resident memory still grows with every round over the same sizes: {grown / 2**20:.0f} MiB in the last "

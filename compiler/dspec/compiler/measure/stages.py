@@ -14,7 +14,7 @@ from typing import Any
 from dspec.compiler.measure import load as loads
 from dspec.compiler.measure.cases import Expected, golden_cases, reference_cases
 from dspec.compiler.measure.heard import Heard, Overheard, quality_found
-from dspec.compiler.measure.parity import Wanted, parity_cases
+from dspec.compiler.measure.parity import Responses, Wanted, parity_cases
 from dspec.compiler.measure.smoke import smoke
 from dspec.compiler.measure.soak import of_many_sizes, resident_memory, soak
 from dspec.compiler.quality.labelled import Asked
@@ -22,6 +22,7 @@ from dspec.compiler.stage import Report
 from dspec.spec.records import Parity
 from dspec.targets import runtime
 from dspec.targets.protocol import Environment, Session
+from dspec.targets.shipped.pipeline import Pipeline
 
 STARTS = 3
 REQUESTS = 256  # fixtures the load draws from, held in memory
@@ -35,10 +36,11 @@ def prove(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repo
     first = next(cases_of(bundle, inputs))
     starts = [_cold_start(manifest, bundle, environment, first) for _ in range(STARTS)]
     heard = Heard.of_bundle(bundle, asked := Asked.read(request["quality"]))
+    held = Responses(Pipeline.load(bundle / "pipeline"))
     with open_session(manifest, bundle, environment) as session:
         overheard = Overheard(session=session, heard=heard)
         asked_of = heard.cases(cases_of(bundle, inputs))
-        cases = tuple(parity_cases(overheard, asked_of, Wanted.read(request), report, session))
+        cases = tuple(parity_cases(overheard, asked_of, Wanted.read(request), report, session, responses=held))
         resident = soak(session, of_many_sizes(cases_of(bundle, inputs)), report)
         facts, peak = dict(session.facts), peak_memory(session.pids)
     report("smoke test in the clean environment")

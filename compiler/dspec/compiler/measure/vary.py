@@ -9,10 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dspec.compiler.measure.parity import Wanted, parity_cases
+from dspec.compiler.measure.parity import Responses, Wanted, parity_cases
 from dspec.compiler.measure.stages import cases_of, environment_of, open_session
 from dspec.compiler.stage import Report
 from dspec.compiler.store import link_or_copy, walk
+from dspec.targets.shipped.pipeline import Pipeline
 
 FAILED = 8  # cases that are tried again
 
@@ -23,13 +24,14 @@ def vary(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repor
     """Value: variation in words → its cases."""
     bundle, ids = Path(places["bundle"]), frozenset(request["cases"])
     wanted, environment = Wanted.read(request), environment_of(places)
+    responses = Responses(Pipeline.load(bundle / "pipeline"))
     found = {}
     for words, folder in varied(bundle, request["variations"]):
         report(f"the cases that failed, with {words}")
         chosen = (case for case in cases_of(bundle, inputs) if case.id in ids)
         manifest = json.loads((folder / "bundle.json").read_text())
         with open_session(manifest, folder, environment) as session:
-            cases = parity_cases(session, islice(chosen, FAILED), wanted, report)
+            cases = parity_cases(session, islice(chosen, FAILED), wanted, report, responses=responses)
             found[words] = [case.model_dump(mode="json") for case in cases]
     return {"value": found}
 

@@ -45,7 +45,7 @@ class Result:
 def accuracy(answers: Sequence[Any], labels: Sequence[Any], k: int = 0) -> Result:
     """The share of answers whose first class equals the label: Σ [answer = label] / n.
 
-    A label that is a list is compared whole, element by element. Bounds: Wilson's score interval.
+    A label that is a list is compared whole, element by element. Bounds: the exact interval of Clopper and Pearson.
     """
     return _share({at: _misses(at, answers, labels, 1) for at in range(len(labels))})
 
@@ -54,7 +54,7 @@ def top_k(answers: Sequence[Any], labels: Sequence[Any], k: int) -> Result:
     """The share of answers with the label among their first k classes: Σ [label ∈ first k] / n.
 
     The error rate of ILSVRC (Russakovsky et al., *ImageNet Large Scale Visual Recognition Challenge*, 2015, section
-    4.1) is 1 minus this, with k = 5. Bounds: Wilson's score interval.
+    4.1) is 1 minus this, with k = 5. Bounds: the exact interval of Clopper and Pearson.
     """
     return _share({at: _misses(at, answers, labels, k) for at in range(len(labels))})
 
@@ -65,7 +65,7 @@ def recall_at_k(answers: Sequence[Any], labels: Sequence[Any], k: int) -> Result
     Answers are embeddings, labels group ids, nearness is the cosine; a fixture alone in its group does not
     count. Equal nearness counts against the group. Jégou et al., *Product Quantization for Nearest Neighbor Search*
     (2011), and Oh Song et al., *Deep Metric Learning via Lifted Structured Feature Embedding* (2016), section 5.
-    Bounds: Wilson's score interval, as if the queries were independent.
+    Bounds: the exact interval of Clopper and Pearson, as if the queries were independent.
     """
     unit = _unit_rows(answers)
     groups = np.array([_group(at, label) for at, label in enumerate(labels)], dtype=object)
@@ -170,7 +170,7 @@ def _unit_rows(answers: Sequence[Any]) -> Array:
         if row.shape != rows[0].shape or not row.any():
             what = f"{row.size} numbers where the others have {rows[0].size}" if row.any() else "it is all zeros"
             raise UnfitError(at, f"no embedding: {what}")
-    matrix = np.stack(rows)
+    matrix = np.stack([row / np.abs(row).max() for row in rows])  # no square vanishes or overflows
     unit: Array = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
     return unit
 

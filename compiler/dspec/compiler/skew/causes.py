@@ -43,6 +43,8 @@ class Search:
         """Changes under which the error vanishes, or becomes a small part of what it was; the best first."""
         until = time.monotonic() + SECONDS
         subjects = [_Subject.of(self, one) for one in differing[:TRIED]]
+        if not any(subject.base for subject in subjects):  # equal values that can't enter: the dtype says it all
+            return ()
         found: list[tuple[float, Cause]] = []
         for group in self._groups(subjects):
             for attempt in group:

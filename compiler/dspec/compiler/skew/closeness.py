@@ -45,7 +45,8 @@ def as_array(value: Any) -> Array | None:
     if isinstance(value, str | bytes | Mapping) or value is None:
         return None
     if callable(getattr(value, "detach", None)):
-        value = value.detach().cpu().numpy()
+        value = value.detach().cpu()
+        value = (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
     value = getattr(value, "samples", value)
     try:
         array = np.asarray(value)

@@ -127,7 +127,14 @@ def _answers(subject: Subject, differing: list[Differing]) -> Iterator[Case]:
             door.check(theirs)
         except (RequestError, KeyError):
             continue
-        wanted, found = subject.answering.answers(theirs), subject.answering.answers(ours)
+        try:
+            wanted = subject.answering.answers(theirs)
+        except Exception as error:  # whatever the user's model makes of tensors it was not trained on
+            words = f"PyTorch fails on the training-time tensors: {next(iter(str(error).splitlines()), type(error).__name__)}"
+            failed = OutputError(broken=words)
+            yield Case(id=one.id, kind="fixture", outputs=dict.fromkeys(subject.answering.interface.outputs, failed))
+            continue
+        found = subject.answering.answers(ours)
         errors = {
             name: OutputError.model_validate(compare(array, found[name]), strict=False)
             for name, array in wanted.items()

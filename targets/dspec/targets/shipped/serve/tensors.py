@@ -26,7 +26,7 @@ def read_tensor(given: Any, rest: memoryview) -> tuple[str, Any, int]:
     name, shape, datatype = given["name"], given.get("shape"), given.get("datatype")
     if not isinstance(shape, list) or any(type(size) is not int or size < 0 for size in shape):
         raise bad(f"shape {shape!r}; expected a list of sizes", name)
-    if datatype != BYTES and datatype not in DTYPES:
+    if not isinstance(datatype, str) or datatype not in (BYTES, *DTYPES):
         raise bad(f"datatype {datatype!r}; expected one of {', '.join((BYTES, *DTYPES))}", name)
     parameters = given.get("parameters") or {}
     size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None

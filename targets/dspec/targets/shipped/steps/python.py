@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -48,7 +49,7 @@ class Python:
         def call(*values: Any) -> Any:
             # In-place arithmetic is common in training code and must not reach the caller's
             # arrays.
-            copies = (np.array(value, order="C") if is_array(value) else value for value in values)
+            copies = (np.array(value, order="C") if is_array(value) else deepcopy(value) for value in values)
             try:
                 return function(*copies)
             except ValueError as error:
