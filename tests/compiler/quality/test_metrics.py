@@ -59,7 +59,9 @@ def test_accuracy_reads_every_form_of_an_answer(answer: Any, label: Any, hit: bo
 def test_shares_have_exact_bounds() -> None:
     eight_of_ten = accuracy(["a"] * 10, ["a"] * 8 + ["b"] * 2)
     assert eight_of_ten.value == 0.8
-    assert (eight_of_ten.low, eight_of_ten.high) == pytest.approx((0.49309869893679714, 0.9632285621125352))  # scipy.stats.binomtest(8, 10).proportion_ci(0.9)
+    assert (eight_of_ten.low, eight_of_ten.high) == pytest.approx(
+        (0.49309869893679714, 0.9632285621125352)
+    )  # scipy.stats.binomtest(8, 10).proportion_ci(0.9)
     assert eight_of_ten.faults == dict.fromkeys(range(8), 0.0) | {8: 1.0, 9: 1.0}
 
 
