@@ -254,10 +254,10 @@ def test_code_that_agrees_passes(photos: Project, texts: Project) -> None:
     [
         ("filter", "the first step that differs: `small` (resize): max |Δ| ",
          "likely cause: step `small` with filter bicubic instead of bilinear would match (tested on 3 fixtures)"),
-        ("swapped", "the first step that differs: `read` (decode): max |Δ| ",
-         "likely cause: channels in reverse order (RGB ↔ BGR) after step `read` would match (tested on 3 fixtures)"),
-        ("twice", "the first step that differs: `normal` (normalize): max |Δ| ",
-         "likely cause: step `normal` applied twice would match (tested on 3 fixtures)"),
+        pytest.param("swapped", "the first step that differs: `read` (decode): max |Δ| ",
+         "likely cause: channels in reverse order (RGB ↔ BGR) after step `read` would match (tested on 3 fixtures)", marks=pytest.mark.slow),
+        pytest.param("twice", "the first step that differs: `normal` (normalize): max |Δ| ",
+         "likely cause: step `normal` applied twice would match (tested on 3 fixtures)", marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_a_photo_prepared_otherwise(

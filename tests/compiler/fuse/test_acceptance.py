@@ -162,6 +162,7 @@ def test_the_bundle_tests_itself(bundle: Path) -> None:
     assert done.stdout.startswith("ok: 3 golden fixtures")
 
 
+@pytest.mark.slow
 def test_nothing_changed_does_nothing_and_a_moved_step_captures_nothing_anew(built: Path, tmp_path: Path) -> None:
     again = _dspec(built, "build")
     assert "every stage answered from the store" in again.stdout, again.stdout
@@ -227,6 +228,7 @@ def told(built: Path, tmp_path: Path) -> Callable[[str], dict[str, Any]]:
     return build
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES)
 def test_parity_stops_a_twin_that_lies(told: Callable[[str], dict[str, Any]], lie: str) -> None:
     result = told(lie)

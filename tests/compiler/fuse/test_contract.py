@@ -178,6 +178,7 @@ def test_golden_vectors_hold_the_raw_request_and_every_value(bundle: Path) -> No
     assert _json(bundle / "golden" / "0000" / "caller" / "request.json")["expected"] == {"choice": 0}
 
 
+@pytest.mark.slow
 def test_quality_is_that_of_the_whole_answer(built: Path, bundle: Path, tmp_path: Path) -> None:
     evidence = _json(built / "bundles" / "owed" / "evidence" / "fleet.json")
     (figure,) = evidence["measurements"][0]["quality"]["figures"]
@@ -226,6 +227,7 @@ def test_it_is_run_as_it_is_asked(built: Path, bundle: Path) -> None:
     assert "no field photo; there are small" in raw.stderr
 
 
+@pytest.mark.slow
 def test_a_trace_lacks_no_step_of_the_callers(built: Path, bundle: Path, tmp_path: Path) -> None:
     request, trace = bundle / "golden" / "0001" / "request.json", tmp_path / "trace.npz"
     assert _dspec(built, "run", str(bundle), "--input", str(request), "--trace", str(trace)).returncode == 0
@@ -288,6 +290,7 @@ def test_a_changed_value_of_the_callers_is_found(copy: Path, what: str) -> None:
     assert words in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_moving_a_step_to_the_caller_captures_nothing_anew(built: Path, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     shutil.copytree(built, folder)
