@@ -14,10 +14,11 @@ import os
 import signal
 import sys
 import traceback
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from dspec.compiler.installed import owners_of_modules
 from dspec.spec.errors import DspecError, MachineError, unwritable
 from dspec.spec.files import sha256_of
 
@@ -90,7 +91,7 @@ def _digests(paths: Any, folder: Path) -> dict[str, str]:
 
 def _versions(extra: Any) -> dict[str, str]:
     """Versions of every distribution that this process imported from, and of those the stage names."""
-    owners = packages_distributions()
+    owners = owners_of_modules()
     top = {name.partition(".")[0] for name in sys.modules}
     names = {owner for module in top for owner in owners.get(module, ())} | set(extra)
     return {name: version(name) for name in sorted(names) if name != "dspec"}

@@ -11,13 +11,14 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 import dspec.targets.shipped as shipped
+from dspec.compiler.installed import owners_of_modules
 from dspec.compiler.pipeline import code_path, lay_pipeline
 from dspec.compiler.stage import Report
 from dspec.spec.models import Spec
@@ -117,7 +118,7 @@ def imported_by(source: Path) -> set[str]:
             modules |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             modules.add(node.module.partition(".")[0])
-    owners = packages_distributions()
+    owners = owners_of_modules()
     return _with_needed({owners[module][0] for module in modules - sys.stdlib_module_names if module in owners})
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dspec.compiler.environment import clean_environment
 from dspec.compiler.store import describe, tree_digest
 
@@ -161,6 +163,7 @@ def test_a_model_that_branches_on_data_is_exit_3_with_the_users_line(project: Pr
     assert project.published.is_dir()
 
 
+@pytest.mark.slow
 def test_evidence_of_another_bundle_is_refused(project: Project) -> None:
     assert project.dspec("measure", "bundles/tiny/fleet", "-o", "numbers.json").code == 0
     assert project.dspec("build", "--evidence", "numbers.json").code == 0
@@ -198,6 +201,7 @@ def test_answers_made_elsewhere_are_judged(built: Project, tmp_path: Path) -> No
     assert "1 of 3 golden vectors are outside tolerance" in done.err
 
 
+@pytest.mark.slow
 def test_a_file_that_only_native_code_reads_is_part_of_the_cache(project: Project) -> None:
     import numpy as np
     from safetensors.numpy import save_file

@@ -21,7 +21,7 @@ import pytest
 from dspec.compiler.store import describe, tree_digest
 
 Project = Any  # conftest.Project: importlib mode gives test folders no names
-KILLS = int(os.environ.get("DSPEC_KILLS", "5"))
+KILLS = int(os.environ.get("DSPEC_KILLS", "2"))
 
 
 def _start(project: Project, *arguments: str) -> subprocess.Popen[bytes]:

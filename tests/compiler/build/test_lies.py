@@ -168,6 +168,7 @@ def test_parity_stops_the_lie(target: Callable[[str], tuple[Any, Any]], lie: str
     assert not project.published.exists()
 
 
+@pytest.mark.slow
 def test_one_bad_fixture_among_many(target: Callable[[str], tuple[Any, Any]], tmp_path: Path) -> None:
     count = int(os.environ.get("DSPEC_FIXTURES", "1000"))
     rows = [
@@ -182,6 +183,7 @@ def test_one_bad_fixture_among_many(target: Callable[[str], tuple[Any, Any]], tm
     assert f"fixtures.jsonl:{count * 7 // 9 + 1}" in "\n".join(parity["detail"])
 
 
+@pytest.mark.slow
 def test_quality_stops_a_lie_that_the_tolerance_lets_pass(
     target: Callable[[str], tuple[Any, Any]], label: Callable[[Path], list[int]], tmp_path: Path
 ) -> None:
@@ -261,6 +263,7 @@ def test_a_source_imported_two_levels_down_is_part_of_the_cache(project: Project
     assert second != first
 
 
+@pytest.mark.slow
 def test_another_version_of_a_package_is_another_cache_key(project: Project, tmp_path: Path) -> None:
     packages = tmp_path / "packages"
 
@@ -319,7 +322,11 @@ def smooth(scores):
 
 
 @pytest.mark.parametrize(
-    ("source", "words"), [(REMEMBERS, "call 2 is answered otherwise"), (DRAWS, "not what the steps make")]
+    ("source", "words"),
+    [
+        (REMEMBERS, "call 2 is answered otherwise"),
+        pytest.param(DRAWS, "not what the steps make", marks=pytest.mark.slow),
+    ],
 )
 def test_a_step_after_the_model_that_answers_as_it_likes(project: Project, source: str, words: str) -> None:
     (project.folder / "after.py").write_text(source)

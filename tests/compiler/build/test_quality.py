@@ -77,8 +77,16 @@ def test_wrong_answers_fail_and_are_named(labelled: Project) -> None:
 
 LABELS = [
     (lambda _: 1, "fixtures.jsonl:1: `expected` is one label, and quality looks at scores, top"),
-    (lambda _: {"top": "one", "scores": 1}, "accuracy of top: fixtures.jsonl:1: the answer is a number ("),
-    (lambda _: {"other": 1}, "accuracy of top: none of 16 fixtures has a label for it (fixtures.jsonl:1,"),
+    pytest.param(
+        lambda _: {"top": "one", "scores": 1},
+        "accuracy of top: fixtures.jsonl:1: the answer is a number (",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        lambda _: {"other": 1},
+        "accuracy of top: none of 16 fixtures has a label for it (fixtures.jsonl:1,",
+        marks=pytest.mark.slow,
+    ),
 ]
 
 

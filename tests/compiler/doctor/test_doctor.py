@@ -57,8 +57,8 @@ def test_this_machine(asked: Callable[..., tuple[int, dict[str, Any]]]) -> None:
     assert 1 <= found["cpu"]["granted"] <= found["cpu"]["affinity"]
     assert found["memory"]["total"] > 2**28
     torch = next(one for one in found["packages"] if one["name"] == "torch")
-    assert torch == {"name": "torch", "wanted": "<2.14,>=2.13", "extras": ["capture", "executorch", "onnxruntime"],
-                     "installed": version("torch"), "fits": True}  # fmt: skip
+    assert {"capture", "onnxruntime"} <= set(torch.pop("extras"))
+    assert torch == {"name": "torch", "wanted": "<2.14,>=2.13", "installed": version("torch"), "fits": True}
     assert found["profiles"].keys() == PROFILES.keys()
     assert found["profiles"]["host"] is None
     assert found["profiles"]["ios-arm64"] == "ios-arm64 is ios, this machine is linux"

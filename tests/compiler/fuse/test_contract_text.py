@@ -83,6 +83,7 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_a_bundle_of_tokens_needs_no_tokenizer(bundle: Path) -> None:
     pipeline = _json(bundle / "pipeline" / "pipeline.json")
     assert {name: (field["dtype"], field["shape"]) for name, field in pipeline["request"].items()} == {
@@ -95,6 +96,7 @@ def test_a_bundle_of_tokens_needs_no_tokenizer(bundle: Path) -> None:
     assert (bundle / "pipeline" / file).is_file()  # the caller needs it
 
 
+@pytest.mark.slow
 def test_texts_between_the_callers_steps_are_kept(bundle: Path) -> None:
     golden = bundle / "golden" / "0001"
     values = _json(golden / "caller" / "values.json")["values"]
@@ -106,6 +108,7 @@ def test_texts_between_the_callers_steps_are_kept(bundle: Path) -> None:
     assert _json(golden / "caller" / "answer.json") == {"response": {"word": word}}
 
 
+@pytest.mark.slow
 def test_the_callers_side_gives_what_was_recorded(bundle: Path) -> None:
     caller = Caller.of(bundle / "pipeline")
     for number, text in enumerate(TEXTS):

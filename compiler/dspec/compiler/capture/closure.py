@@ -6,14 +6,14 @@ import ast
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import dspec
 from dspec.compiler.capture.usercode import UserCode
+from dspec.compiler.installed import owners_of_modules
 from dspec.spec.errors import Diagnostic, SpecError
 from dspec.spec.models import Spec
 
@@ -143,14 +143,20 @@ def _is_installed(path: Path) -> bool:
 
     Temporary folders are none of these: what a model reads there is on no other machine.
     """
+    return any(path.is_relative_to(root) for root in _installed_roots(tuple(sys.path)))
+
+
+@cache
+def _installed_roots(import_path: tuple[str, ...]) -> tuple[Path, ...]:
+    """`import_path`: sys.path, which user code may have added to."""
     roots = {*sysconfig.get_paths().values(), *site.getsitepackages(), sys.prefix, sys.base_prefix}
-    roots |= {*_SYSTEM, *dspec.__path__, *_editable_roots(), *_more_sites()}
-    return any(path.is_relative_to(Path(root).resolve()) for root in roots if root)
+    roots |= {*_SYSTEM, *dspec.__path__, *_editable_roots(), *_more_sites(import_path)}
+    return tuple(sorted(Path(root).resolve() for root in roots if root))
 
 
-def _more_sites() -> set[str]:
+def _more_sites(import_path: tuple[str, ...]) -> set[str]:
     """Folders of the import path (PYTHONPATH, `pip install --target`) that distributions were installed into."""
-    return {entry for entry in sys.path if entry and any(Path(entry).glob("*.dist-info"))}
+    return {entry for entry in import_path if entry and any(Path(entry).glob("*.dist-info"))}
 
 
 def _editable_roots() -> set[str]:
@@ -161,15 +167,10 @@ def _editable_roots() -> set[str]:
 
 
 def _distributions(code: UserCode, sources: Iterable[Path]) -> tuple[str, ...]:
-    owners = _owners()
+    owners = owners_of_modules()
     top = {name.partition(".")[0] for name in code.watch.imported} | {"torch"}
     top |= {name for path in sources for name in _imports(path)}
     return tuple(sorted({owner for name in top for owner in owners.get(name, ())} - {"dspec"}))
-
-
-@cache
-def _owners() -> Mapping[str, list[str]]:
-    return packages_distributions()
 
 
 def _imports(path: Path) -> set[str]:

@@ -45,17 +45,23 @@ def warm_up(session: Session, requests: Sequence[Request]) -> float:
     return (time.perf_counter() - start) * 1000
 
 
-def throughput(session: Session, requests: Sequence[Request], report: Report) -> Throughput:
-    """Requests per second with IN_FLIGHT callers that ask again as soon as they are answered."""
-    report(f"throughput: {WINDOWS} windows of {WINDOW_S:.0f} s")
+def throughput(session: Session, requests: Sequence[Request], duration_s: float, report: Report) -> Throughput:
+    """Requests per second with IN_FLIGHT callers that ask again as soon as they are answered.
+
+    `duration_s`: seconds of load that were asked for; a short load has shorter windows.
+    """
+    window_s = min(WINDOW_S, duration_s / WINDOWS)
+    report(f"throughput: {WINDOWS} windows of {window_s:g} s")
     with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        windows = [_window(session, requests, pool, number) for number in range(WINDOWS)]
+        windows = [_window(session, requests, pool, number, window_s) for number in range(WINDOWS)]
     return Throughput(windows_rps=tuple(windows), in_flight=IN_FLIGHT)
 
 
-def _window(session: Session, requests: Sequence[Request], pool: ThreadPoolExecutor, number: int) -> float:
+def _window(
+    session: Session, requests: Sequence[Request], pool: ThreadPoolExecutor, number: int, window_s: float
+) -> float:
     start = time.perf_counter()
-    end = start + WINDOW_S
+    end = start + window_s
 
     def caller(offset: int) -> int:
         done = good = 0

@@ -71,7 +71,7 @@ def load(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, repor
     requests = list(islice(cases, REQUESTS))
     with open_session(manifest, bundle, environment_of(places)) as session:
         warmup_ms = loads.warm_up(session, requests)
-        throughput = loads.throughput(session, requests, report)
+        throughput = loads.throughput(session, requests, request["duration_s"], report)
         rate = request["rate_rps"] or min(loads.MODEST_RPS, median(throughput.windows_rps) / 2)
         latency = loads.latency(session, requests, rate, request["duration_s"], warmup_ms, report)
         peak = peak_memory(session.pids)
