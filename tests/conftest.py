@@ -6,6 +6,9 @@ import os
 
 import pytest
 
+# Two test processes share two cores: a thread of torch that spins while it waits takes the core that another needs.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("DSPEC_SLOW"):

@@ -248,3 +248,25 @@ def test_memory_that_grew_while_it_warmed_up_has_settled() -> None:
     settled = [2**27, 2**28, *(2**28 + number for number in range(6))]
     verdicts = judge(_spec(), "t", INTERFACE, (_measurement(soak_bytes=settled),), TODAY)
     assert publishable(verdicts)
+
+
+def _skew_case(tensor: float, steps: dict[str, float]) -> dict[str, Any]:
+    parts = [
+        {"step": name, "value": name, "exact": True, "error": _error(off) if off else {"frontier": []}}
+        for name, off in steps.items()
+    ]
+    return {"id": "f:1", "outputs": {"x": _error(tensor)}, "exact": [], "steps": parts}
+
+
+def test_a_yielded_step_that_differs_is_told_though_the_tensor_agrees() -> None:
+    steps = tuple({"id": name, "use": "scale", "in": ("x",), "out": (name,)} for name in ("small", "unit"))
+    spec = _spec(training={"preprocess": "t.py:f"}, preprocess=steps)
+    agreeing = _measurement(skew={"cases": [_skew_case(1e-9, {"small": 2.0, "unit": 0.0})]})
+    found = _verdict("skew", agreeing, spec)
+    assert found.verdict == "pass"
+    assert found.detail[:2] == (
+        "preprocess: 0 of 1 fixtures differ",
+        "note: the step `small` (scale) differs, and what comes of it agrees: max |Δ| 2 at [0, 1] of f:1 (1 fixture)",
+    )
+    equal = _verdict("skew", _measurement(skew={"cases": [_skew_case(1e-9, {"small": 0.0})]}), spec)
+    assert not any("note:" in line for line in equal.detail)

@@ -89,8 +89,8 @@ class Made:
         found = found.model_copy(update={"variations": self._variations(found)})
         return judge(self.loaded.spec, TARGET, self.manifest.interface, (found,), TODAY)[0]
 
-    def skew(self, out: Path) -> tuple[GateVerdict, list[Diagnostic]]:
-        """The verdict of the skew gate, and the warnings of its stage."""
+    def skew(self, out: Path) -> GateVerdict:
+        """The verdict of the skew gate."""
         stage = stages.skew_stage(self.loaded, (), (), ())
         assert stage
         inputs = {"program": out / "captured" / "program", "reference": self.reference, "pipeline": out / "pipeline"}
@@ -100,7 +100,7 @@ class Made:
         machine = this_machine(self.manifest.cores)
         measured = measurement(self.manifest, machine, {}, nothing, golden=False, skew=record)
         verdicts = judge(self.loaded.spec, TARGET, self.manifest.interface, (measured,), TODAY)
-        return next(verdict for verdict in verdicts if verdict.gate == "skew"), list(found["warnings"])
+        return next(verdict for verdict in verdicts if verdict.gate == "skew")
 
     def _variations(self, found: Measurement) -> dict[str, tuple[Case, ...]]:
         """The failing cases under other options of the same bundle, as the stage `vary` tries them."""

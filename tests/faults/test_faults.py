@@ -285,6 +285,9 @@ def _elsewhere(project: Path, folder: Path, seed: int) -> subprocess.Popen[str]:
 
 def _check_ports(made: Any, ports: Mapping[str, Any]) -> None:
     """The file's own names and sizes, as ONNX Runtime reads them."""
+    if made.manifest.model["format"] != "onnx":  # what other files promise is read back when they are built
+        assert not ports
+        return
     session = made.bundle._engine._session
     found = {port.name: port.shape for port in (*session.get_inputs(), *session.get_outputs())}
     interface = made.manifest.interface

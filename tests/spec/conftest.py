@@ -29,11 +29,13 @@ class Letters:
             in order.
         max_length: letters at most.
         fill: whether shorter texts are filled up.
+        multiple_of: what the length is filled up to a multiple of.
     """
 
     alphabet: str | None = field(default=None, metadata={"asset": True})
     max_length: int
     fill: bool = False
+    multiple_of: int = 1
 
     def flow(self, text: Value) -> tuple[Value, ...]:
         if text.kind not in ("text", "any"):

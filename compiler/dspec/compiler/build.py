@@ -13,8 +13,15 @@ from pathlib import Path
 from dspec.compiler import stages
 from dspec.compiler.bundle import check_digests
 from dspec.compiler.environment import clean_environment
-from dspec.compiler.evidence import counted, evidence, measurement, nothing_measured, read_variations
-from dspec.compiler.fitness import lacks, why_not_here
+from dspec.compiler.evidence import (
+    counted,
+    evidence,
+    measurement,
+    nothing_measured,
+    on_host_kernels,
+    read_variations,
+)
+from dspec.compiler.fitness import lacks, unserved, why_not_here
 from dspec.compiler.judge import judge, slo_of, unlike_pytorch
 from dspec.compiler.machine import this_machine
 from dspec.compiler.placed import placed, placed_all
@@ -28,6 +35,7 @@ from dspec.compiler.store import DamagedBlobError, Store, Tree, locked, part
 from dspec.spec.errors import Diagnostic, DspecError, SpecError
 from dspec.spec.load import Loaded
 from dspec.spec.models import Spec
+from dspec.spec.placement import to_the_door
 from dspec.spec.records import Interface, Manifest, Measurement, Skew
 from dspec.targets import runtime
 from dspec.targets.protocol import Candidate
@@ -49,9 +57,13 @@ class Builder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Captured:
-    """The truth of one build, shared by its targets: program, reference and pipeline as served, golden vectors."""
+    """The truth of one build, shared by its targets: program, reference and pipeline as served, golden vectors.
+
+    `module`: the user's own files and how their module is called.
+    """
 
     served: Served
+    module: Tree
     golden: Tree
     answers: Tree
     skew: Skew | None
@@ -114,11 +126,8 @@ def _build(builder: Builder, candidates: dict[str, Candidate], bundles: Path) ->
 
 def _capture(builder: Builder) -> Captured:
     spec, store = builder.loaded.spec, builder.store
-    before = spec.model_copy(
-        update={"postprocess": (), "response": {}}
-    )  # a change after the model captures nothing anew
     try:
-        pipeline = pipeline_of(before, builder.loaded.folder, store)
+        pipeline = pipeline_of(to_the_door(spec), builder.loaded.folder, store)
         outcome = run_stage(store, stages.capture_stage(builder.loaded, pipeline), builder.report)
     except DspecError as error:
         raise placed(_naming_targets(error, spec), builder.loaded) from error
@@ -130,6 +139,7 @@ def _capture(builder: Builder) -> Captured:
     skew, noticed = _skew(builder, program, reference, pipeline)
     return Captured(
         served=served,
+        module=part(outcome.tree, "module"),
         golden=run_stage(store, golden, builder.report).tree,
         answers=_answers(builder, reference, pipeline),
         skew=skew,
@@ -191,12 +201,15 @@ def _proved_target(
         run_stage(store, stages.artifact_stage(wanted, served.program), builder.report)
         for wanted in candidate.artifacts
     )
-    lowering = stages.lower_stage(served.spec, target_id, candidate, served.program, served.pipeline, artifacts)
+    module = captured.module if candidate.module else ()
+    lowering = stages.lower_stage(
+        served.spec, target_id, candidate, served.program, served.pipeline, artifacts, module
+    )
     lowered = run_stage(store, lowering, builder.report)
     tree = (*lowered.tree, *captured.golden)
     bundle = store.checkout(tree, staging / target_id)
     manifest = seal(bundle, tree, served.spec, target_id, candidate, lowered.value, served.source)
-    own, fresh = _measure(builder, target_id, manifest, bundle, captured)
+    own, fresh = _measure(builder, target_id, candidate, manifest, bundle, captured)
     measurements = counted(own, builder.others, manifest, spec.targets[target_id], builder.loaded.folder, served.spread)
     verdicts = judge(spec, target_id, manifest.interface, measurements, builder.today)
     record = evidence(spec, builder.loaded.folder, manifest, measurements, verdicts)
@@ -215,14 +228,15 @@ def _proved_target(
 
 
 def _measure(
-    builder: Builder, target_id: str, manifest: Manifest, bundle: Path, captured: Captured
+    builder: Builder, target_id: str, candidate: Candidate, manifest: Manifest, bundle: Path, captured: Captured
 ) -> tuple[Measurement, bool]:
-    """This machine's numbers, and whether any was taken now."""
+    """This machine's numbers, and whether any was taken now: of a target's that is elsewhere, those that speak for it."""
     spec = builder.loaded.spec
     target = spec.targets[target_id]
     machine = this_machine(target.resources.cores)
-    if reason := why_not_here(target, builder.loaded.folder):
-        return nothing_measured(manifest, machine, reason, captured.skew), False
+    elsewhere = why_not_here(target, builder.loaded.folder) or unserved(manifest)
+    if elsewhere and not candidate.on_host_kernels:
+        return nothing_measured(manifest, machine, elsewhere, captured.skew), False
     environment = clean_environment(bundle / "requirements.txt", target.resources.cores, builder.report)
     figures = stages.figures(policies(spec, manifest.interface))
     asked = stages.asked(spec.quality)
@@ -230,6 +244,8 @@ def _measure(
         figures, asked, manifest, bundle, environment, captured.served.reference, answers=captured.answers
     )
     proof = run_stage(builder.store, stage, builder.report, anew=builder.remeasure)
+    if elsewhere:
+        return on_host_kernels(manifest, machine, proof.value, elsewhere, captured.skew), not proof.hit
 
     def under_load(duration_s: float) -> tuple[Outcome, Measurement]:
         reference = captured.served.reference

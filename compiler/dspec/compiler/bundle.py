@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from dspec.compiler.store import describe, walk
 from dspec.spec.errors import Diagnostic, GateError, SpecError
 from dspec.spec.files import read_bounded
-from dspec.spec.records import FileEntry, Manifest
+from dspec.spec.records import UNSTAMPED, FileEntry, Manifest
 
 MANIFEST = "bundle.json"
 MAX_MANIFEST_BYTES = 64 * 2**20
@@ -94,8 +95,18 @@ def _compared(bundle: Path, manifest: Manifest) -> list[str]:
     listed = {entry.path: entry for entry in manifest.files}
     gone = [f"{path}: missing" for path in sorted(listed.keys() - here.keys())]
     extra = [f"{path}: not listed{_why(path)}" for path in sorted(here.keys() - listed.keys())]
+    here |= {path: _unstamped(bundle, here[path], manifest) for path in here.keys() & listed.keys() if listed[path].stamp}
     changed = [_change(here[path], listed[path]) for path in sorted(here.keys() & listed.keys())]
     return gone + extra + [line for line in changed if line]
+
+
+def _unstamped(bundle: Path, here: FileEntry, manifest: Manifest) -> FileEntry:
+    """What the file is with zeros in place of the digest's first digits; as it is where it does not hold them just once."""
+    content, stamp = (bundle / here.path).read_bytes(), manifest.stamp.encode()
+    if content.count(stamp) != 1:
+        return here
+    plain = content.replace(stamp, UNSTAMPED.encode())
+    return here.model_copy(update={"sha256": hashlib.sha256(plain).hexdigest(), "stamp": True})
 
 
 def _why(path: str) -> str:
@@ -105,6 +116,8 @@ def _why(path: str) -> str:
 def _change(here: FileEntry, listed: FileEntry) -> str:
     if here.sha256 != listed.sha256:
         return f"{here.path}: sha256 {here.sha256[:12]}…, listed {listed.sha256[:12]}…"
+    if listed.stamp and not here.stamp:
+        return f"{here.path}: does not hold the first digits of the bundle's digest"
     return "" if here == listed else f"{here.path}: the run bit differs"
 
 

@@ -1,4 +1,4 @@
-"""The capture stage as the stage runner calls it: JSON in, program and reference folders out."""
+"""The capture stage as the stage runner calls it: JSON in, program, module and reference folders out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dspec.spec.records import digest
 
 
 def capture_stage(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, report: Report) -> dict[str, Any]:
-    """Stage `capture`: `program/` and `reference/` below `out`. Value: where the answers come from, and how they vary."""
+    """Stage `capture`: `program/`, `module/` and `reference/` below `out`. Value: where the answers come from, and how they vary."""
     result = capture(
         CaptureRequest(
             spec=Spec.model_validate_json(json.dumps(request["spec"])),
@@ -25,6 +25,7 @@ def capture_stage(request: Any, places: Any, inputs: Mapping[str, Path], out: Pa
             pipeline=inputs["pipeline"],
             program_out=out / "program",
             reference_out=out / "reference",
+            module_out=out / "module",
         ),
         report,
     )

@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         _verify,
         _run,
         _serve,
+        _triton,
         _drift,
         _trace_diff,
         _doctor,
@@ -218,6 +219,12 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument("bundle", type=Path, help="bundles/<name>/<target>")
     parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0: any free one, the log says which (default: 8000)")
+
+
+def _triton(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(commands, "triton", "fetch a Triton server to measure and serve Triton bundles with", "triton")
+    parser.add_argument("what", choices=("install",), help="into a folder of the user's cache, its hash checked")
+    parser.add_argument("--wheel", type=Path, metavar="FILE", help="the wheel, where it is at hand already; its hash is checked")
 
 
 def _drift(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

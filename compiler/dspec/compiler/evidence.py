@@ -69,6 +69,20 @@ def nothing_measured(manifest: Manifest, machine: Machine, reason: str, skew: Sk
     return empty.model_copy(update={"missing": {gate: reason for gate in GATES if gate != "skew"}})
 
 
+def on_host_kernels(
+    manifest: Manifest, machine: Machine, proof: Mapping[str, Any], reason: str, skew: Skew | None
+) -> Measurement:
+    """What this machine's kernels tell of a target that is elsewhere (`reason`): what it answers, not how fast or from what."""
+    told = {key: proof[key] for key in ("parity", "quality", "facts")}
+    found = measurement(manifest, machine, told, {}, golden=False, skew=skew)
+    assert found.parity
+    where = f"host kernels ({found.parity.on}) and not on the device: {reason}"
+    missing = {gate: reason for gate in GATES if gate not in ("parity", "skew", "quality")}
+    return found.model_copy(
+        update={"parity": found.parity.model_copy(update={"on": where}), "missing": missing}
+    )
+
+
 def read_measurement(path: Path) -> Measurement:
     """A measurement file that `dspec measure -o` wrote. Raises SpecError E0702 when it is none."""
     try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from dspec.compiler.machine import granted_cpus, this_machine
 from dspec.spec.errors import MachineError
 from dspec.spec.hardware import matches, profile
 from dspec.spec.models import Spec, Target
-from dspec.spec.records import Machine
+from dspec.spec.records import Machine, Manifest
 from dspec.targets import catalogue, runtime
 
 ELSEWHERE = "unknown"  # os of a machine that only its name is known of: answers made on a device
@@ -42,6 +44,12 @@ def why_not_here(target: Target, folder: Path) -> str:
     if cores > granted:
         return f"the target is granted {cores} cores and this machine grants {granted}"
     return why_not(this_machine(cores), target, folder)
+
+
+def unserved(manifest: Manifest) -> str:
+    """Why this machine can't run the server that the bundle takes, beside its own requirements; empty where it can."""
+    found: Callable[[Mapping[str, Any]], str] | None = getattr(runtime(manifest.runtime), "unserved", None)
+    return found(manifest.options) if found else ""
 
 
 def why_not(machine: Machine, target: Target, folder: Path) -> str:

@@ -21,10 +21,11 @@ import dspec.targets.shipped as shipped
 from dspec.compiler.installed import owners_of_modules
 from dspec.compiler.pipeline import code_path, lay_pipeline
 from dspec.compiler.stage import Report
+from dspec.compiler.store import link_or_copy
 from dspec.spec.models import Spec
 from dspec.spec.records import Interface, TensorDigest
 from dspec.targets import builder, catalogue, runtime
-from dspec.targets.protocol import Artifact, Candidate, Job, Lowered, Program, Wanted
+from dspec.targets.protocol import Artifact, Candidate, Job, Lowered, Module, Program, Wanted
 from dspec.targets.shipped.parts import parts
 
 Inputs = Mapping[str, Path]
@@ -42,6 +43,13 @@ def read_program(folder: Path) -> Program:
     )
 
 
+def read_module(folder: Path) -> Module:
+    """The module that capture left in `folder`."""
+    found = json.loads((folder / "module.json").read_text())
+    lists = {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
+    return Module(**(found | lists | {"folder": folder / "sources"}))
+
+
 def build_artifact(request: Any, places: Any, inputs: Inputs, out: Path, report: Report) -> dict[str, Any]:
     """Stage `artifact`: one builder over one program. Value: the artifact without its folder."""
     report(f"building {request['builder']}")
@@ -52,7 +60,8 @@ def build_artifact(request: Any, places: Any, inputs: Inputs, out: Path, report:
             "file": made.file,
             "facts": dict(made.facts),
             "toolchain": dict(made.toolchain),
-        }
+        },
+        "warnings": made.warnings,
     }
 
 
@@ -67,9 +76,15 @@ def lower_target(request: Any, places: Any, inputs: Inputs, out: Path, report: R
     requirements = _requirements(spec, lowered, out / "pipeline")
     (out / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
     _ship_code(spec, lowered, out / "dspec_bundle")
+    for source, target in lowered.copies:
+        shutil.copytree(out / source, out / target, copy_function=_linked)
     pinned = tuple(name for line in requirements if _installed(name := line.partition("==")[0]))
     owed = json.loads((out / "pipeline" / "pipeline.json").read_text()).get("contract", {})
     return {"value": _manifest_facts(program, lowered) | {"contract": owed}, "distributions": pinned}
+
+
+def _linked(source: str, target: str) -> None:
+    link_or_copy(Path(source), Path(target))
 
 
 def _job(request: Any, spec: Spec, program: Program, inputs: Inputs) -> Job:
@@ -82,6 +97,7 @@ def _job(request: Any, spec: Spec, program: Program, inputs: Inputs) -> Job:
     return Job(
         spec=spec, target_id=request["target"], target=target, candidate=candidate,
         options=options, program=program, artifacts=artifacts,
+        module=read_module(inputs["module"]) if "module" in inputs else None,
     )  # fmt: skip
 
 
@@ -171,4 +187,5 @@ def _manifest_facts(program: Program, lowered: Lowered) -> dict[str, Any]:
         "options": dict(lowered.options),
         "toolchain": dict(sorted(lowered.toolchain.items())),
         "metrics": [metric.model_dump(mode="json") for metric in lowered.metrics],
+        "stamped": list(lowered.stamped),
     }

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dspec.targets import catalogue
+
 OWED = """
 ## What the caller does
 
@@ -19,7 +21,8 @@ The whole response is {response}.
 `golden/<number>/` defines it by example:
 
 - `caller/request.json`: the raw request ({raw}), its files beside it;
-- `trace.npz`: the value after every step, `NN.<step>.<value>`; what is no array stands in `caller/values.json`;
+- `trace.npz`: the value after every step, `NN.<step>.<value>`; what is no array stands there as JSON, `NN.<step>.<value> (json)`,
+  and in `caller/values.json`;
 - `request.json`: what the bundle is asked then ({asked}); `answer.json`: its tensors and its response;
 - `caller/answer.json`: the whole response.
 
@@ -44,9 +47,17 @@ def _side(steps: list[Mapping[str, Any]], words: str) -> str:
 
 def _step(number: int, step: Mapping[str, Any]) -> Iterator[str]:
     reads, writes = (", ".join(f"`{name}`" for name in step[key]) for key in ("in", "out"))
-    yield f"{number}. `{step['id']}`: `{step['use']}` of {reads} gives {writes}"
+    yield f"{number}. `{step['id']}`: `{step['use']}` of {reads} gives {writes}{_summary(step['use'])}"
     for name, value in step["params"].items():
+        if value is None:  # absent: the step's own default
+            continue
         yield f"   - {name}: {json.dumps(value, ensure_ascii=False)}"
+
+
+def _summary(use: str) -> str:
+    """What a shipped step does, in the sentence of its documentation."""
+    entry = catalogue().steps.get(use)
+    return f". {entry.summary.rstrip('.')}." if entry and entry.summary else ""
 
 
 def _fields(request: Mapping[str, Any]) -> str:

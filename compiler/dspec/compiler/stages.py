@@ -119,10 +119,15 @@ def lower_stage(
     program: Tree,
     pipeline: Tree,
     artifacts: tuple[Outcome, ...],
+    module: Tree = (),
 ) -> Stage:
-    """Reads everything that becomes files of this target's bundle, and of the other targets nothing."""
+    """Reads everything that becomes files of this target's bundle, and of the other targets nothing.
+
+    `module`: what capture left of the user's own, for a candidate that asks for it.
+    """
     target = json.loads(spec.targets[target_id].model_dump_json(exclude={"slo", "optional"}))
     trees = {f"artifact{number}": outcome.tree for number, outcome in enumerate(artifacts)}
+    trees |= {"module": module} if module else {}
     return Stage(
         name="lower",
         function="dspec.compiler.lower:lower_target",

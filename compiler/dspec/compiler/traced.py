@@ -16,6 +16,7 @@ from dspec.spec.boundary import boundary, owing
 from dspec.spec.errors import DspecError, SpecError
 from dspec.spec.load import Loaded
 from dspec.spec.models import Spec
+from dspec.spec.placement import to_the_door
 from dspec.targets import catalogue
 
 TRACE = "trace.npz"
@@ -32,9 +33,8 @@ def reference_trace(loaded: Loaded, request: Mapping[str, Any] | None, store: St
         raise SpecError.of("E0719", "the first trace does not hold its request", hint=hint)
     with locked(store):
         whole = pipeline_of(_from_where(loaded.spec, request), loaded.folder, store)
-        before = loaded.spec.model_copy(update={"postprocess": (), "response": {}})
         try:
-            capture = stages.capture_stage(loaded, pipeline_of(before, loaded.folder, store))
+            capture = stages.capture_stage(loaded, pipeline_of(to_the_door(loaded.spec), loaded.folder, store))
             program = part(run_stage(store, capture, report).tree, "program")
         except DspecError as error:
             raise placed(error, loaded) from error

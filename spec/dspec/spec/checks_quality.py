@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from dspec.spec.context import Context
 from dspec.spec.errors import Diagnostic
+from dspec.spec.fit import item_shape
 from dspec.spec.models import Quality
 from dspec.spec.nearest import did_you_mean, listed
 from dspec.spec.nodes import KeyPath
@@ -75,10 +76,31 @@ def _count(context: Context, path: KeyPath, asked: Quality) -> Iterator[Diagnost
                             hint="remove it")  # fmt: skip
 
 
+def _every_class(context: Context, path: KeyPath, asked: Quality) -> Iterator[Diagnostic]:
+    """A label is always among the first k of k classes."""
+    classes = _classes(context, asked.of) if asked.metric == "top_k" and asked.k else None
+    if classes is not None and asked.k is not None and asked.k >= classes:
+        yield context.found("E0346", (*path, "k"), f"`k` of top_k is {asked.k}, and `{asked.of}` has {classes} classes: "
+                            "every answer would be a hit", expected=f"a `k` below {classes}",
+                            hint="lower `k`, or ask for accuracy")  # fmt: skip
+
+
+def _classes(context: Context, of: str) -> int | None:
+    """How many scores the answer comes from: the row of the model's output that shipped steps lead back to."""
+    name = context.pipes.response[of].source if of in context.pipes.response else of
+    writers = {step.outputs[0]: step for step in context.pipes.postprocess if len(step.outputs) == 1}
+    while (step := writers.pop(name, None)) and step.use and not step.python and len(step.inputs) == 1:
+        (name,) = step.inputs
+    output = context.spec.model.outputs.get(name)
+    shape = item_shape(output.shape, context.spec.model.dims) if output else ()
+    return shape[0] if len(shape) == 1 and isinstance(shape[0], int) else None
+
+
 def subjects(context: Context) -> Iterator[Diagnostic]:
     """`of` names what an answer holds. Where the spec declares no outputs, their names are known after capture."""
     names = {*context.pipes.response, *context.spec.model.outputs}
     for number, asked in enumerate(context.spec.quality):
+        yield from _every_class(context, ("quality", number), asked)
         if asked.of not in names and context.spec.model.outputs:
             yield context.found("E0343", ("quality", number, "of"), f"{asked.metric} of `{asked.of}`, which no answer holds",
                                 expected=listed(names),

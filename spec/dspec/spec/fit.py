@@ -20,13 +20,15 @@ class Held:
 
     Attributes:
         origin: in words; `path`: the key path of the step that wrote it, () for others.
-        bound: the most its first axis may be where the size is not known before running.
+        bound: the most its first axis may be where the size is not known before running; `multiple`: what such a size
+            is a multiple of, None where the step does not tell.
     """
 
     value: Value
     origin: str
     path: KeyPath = ()
     bound: int | None = None
+    multiple: int | None = None
 
 
 def item_shape(shape: tuple[int | str, ...], dims: Mapping[str, Dim]) -> tuple[int | str, ...]:
@@ -64,10 +66,10 @@ def misfit(held: Held, tensor: Tensor, dims: Mapping[str, Dim]) -> str:
         return f"{value.dtype} does not become {tensor.dtype} without loss"
     if value.shape is None:
         return ""
-    return _shape_misfit(value.shape, held.bound, tensor, dims)
+    return _shape_misfit(value.shape, held, tensor, dims)
 
 
-def _shape_misfit(found: tuple[Size, ...], bound: int | None, tensor: Tensor, dims: Mapping[str, Dim]) -> str:
+def _shape_misfit(found: tuple[Size, ...], held: Held, tensor: Tensor, dims: Mapping[str, Dim]) -> str:
     wanted = item_shape(tensor.shape, dims)
     if len(found) != len(wanted) and wanted == tensor.shape and wanted[:1] == (1,):
         wanted = wanted[1:]
@@ -76,17 +78,18 @@ def _shape_misfit(found: tuple[Size, ...], bound: int | None, tensor: Tensor, di
     if len(found) != len(wanted):
         shown = ", ".join(map(str, wanted))
         return f"it has {len(found)} axes, one item of the input has {len(wanted)} ([{shown}])"
+    unknown = Held(value=held.value, origin="")
     misfits = (
-        _size_misfit(axis, size, bound if axis == 0 else None, want, dims)
+        _size_misfit(axis, size, unknown if axis else held, want, dims)
         for axis, (size, want) in enumerate(zip(found, wanted, strict=True))
     )
     return next((text for text in misfits if text), "")
 
 
-def _size_misfit(axis: int, size: Size, bound: int | None, wanted: int | str, dims: Mapping[str, Dim]) -> str:
+def _size_misfit(axis: int, size: Size, held: Held, wanted: int | str, dims: Mapping[str, Dim]) -> str:
     dim = dims.get(wanted) if isinstance(wanted, str) else None
-    if size is None and bound is not None and dim and dim.max is not None and bound > dim.max:
-        return f"it may be up to {bound} long, `{wanted}` is at most {dim.max}"
+    if size is None and dim:
+        return _loose_misfit(held, str(wanted), dim)
     if not isinstance(size, int):
         return ""
     if isinstance(wanted, int):
@@ -97,4 +100,14 @@ def _size_misfit(axis: int, size: Size, bound: int | None, wanted: int | str, di
         most = "any" if dim.max is None else dim.max
         multiple = f" in steps of {dim.multiple_of}" if dim.multiple_of > 1 else ""
         return f"axis {axis} is {size}, `{wanted}` goes from {dim.min} to {most}{multiple}"
+    return ""
+
+
+def _loose_misfit(held: Held, wanted: str, dim: Dim) -> str:
+    """Of a size that is known only when running: what it may be at most, and the steps it goes in."""
+    if held.bound is not None and dim.max is not None and held.bound > dim.max:
+        return f"it may be up to {held.bound} long, `{wanted}` is at most {dim.max}"
+    if held.multiple is not None and held.multiple % dim.multiple_of:
+        found = "of any length" if held.multiple == 1 else f"long a multiple of {held.multiple}"
+        return f"it may be {found}, `{wanted}` goes in steps of {dim.multiple_of}"
     return ""

@@ -13,7 +13,7 @@ from dspec.spec.models import Answer, RequestField, Spec, StepUse, Tensor
 from dspec.spec.nearest import did_you_mean, listed
 from dspec.spec.sources import SourceMap
 from dspec.spec.steps import CheckedStep, read_steps
-from dspec.spec.wiring import BOUND, Wiring, unused
+from dspec.spec.wiring import BOUND, MULTIPLE, Wiring, unused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,13 +139,14 @@ def _warn_padding(work: _Assembly, wiring: Wiring, steps: tuple[CheckedStep, ...
 def _misfit(work: _Assembly, name: str, held: Held, reason: str) -> Diagnostic:
     tensor = work.spec.model.inputs[name]
     bounded = held.bound is not None and "may be up to" in reason
+    stepped = held.multiple is not None and "goes in steps of" in reason
     return work.sources.diagnostic(
         "E0319" if bounded else "E0316",
-        (*held.path, "max_length" if bounded else "out") if held.path else ("request", name),
+        (*held.path, BOUND if bounded else MULTIPLE if stepped else "out") if held.path else ("request", name),
         f"{held.origin} does not fit the model's input `{name}`: {reason}",
         on="value" if held.path else "key",
         expected=f"{tensor.dtype} [{', '.join(map(str, tensor.shape))}]",
-        hint=_remedy(held, tensor, bounded),
+        hint=f"`padding: longest` with `multiple_of: {reason.rpartition(' ')[2]}`" if stepped else _remedy(held, tensor, bounded),
         notes=(f"it gives {describe(held.value)}",),
     )  # fmt: skip
 

@@ -76,6 +76,11 @@ def _word(place: Place) -> str:
     return {"host": "on the host", "graph": "in the graph", "contract": "by the caller"}[place]
 
 
+def to_the_door(spec: Spec) -> Spec:
+    """The spec without what comes after the model: a change there captures nothing anew."""
+    return spec.model_copy(update={"postprocess": (), "response": {}})
+
+
 def reads(steps: Iterable[StepUse]) -> list[str]:
     """What the steps take from outside, in the order they read it."""
     written: set[str] = set()

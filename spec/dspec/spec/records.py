@@ -20,6 +20,9 @@ EVIDENCE_SCHEMA = "dspec/evidence/v1alpha1"
 MODEL_STAGE = "model"  # among the stages that a serving process times; the others are the steps around it
 NOT_IN_ARTIFACT = ("golden/",)  # depends on the CPU class of the reference, so outside the artifact digest
 
+STAMP_DIGITS = 12
+UNSTAMPED = "0" * STAMP_DIGITS
+
 Verdict = Literal["pass", "fail", "inconclusive", "unmeasured", "not asked"]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -35,12 +38,23 @@ def digest(value: Any) -> str:
 
 
 class FileEntry(Frozen):
-    """`path` with forward slashes, relative to the bundle."""
+    """`path` with forward slashes, relative to the bundle.
+
+    `stamp`: the file holds, once, the first twelve digits of the bundle's digest; size and sha256 are those of the file with
+    twelve zeros in their place.
+    """
 
     path: str
     size: int = Field(ge=0)
     sha256: Digest
     executable: bool = False
+    stamp: bool = False
+
+    @model_serializer(mode="wrap")
+    def _without_stamp(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Of a file without one nothing is said."""
+        body: dict[str, Any] = handler(self)
+        return body if self.stamp else {key: value for key, value in body.items() if key != "stamp"}
 
 
 class TensorDigest(Frozen):
@@ -130,6 +144,11 @@ class Manifest(Frozen):
         """Where the bundle does every step, nothing is said of a contract."""
         body: dict[str, Any] = handler(self)
         return body if self.contract else {key: value for key, value in body.items() if key != "contract"}
+
+    @property
+    def stamp(self) -> str:
+        """What stands for the bundle where there is little room."""
+        return self.digests.bundle[:STAMP_DIGITS] if self.digests else UNSTAMPED
 
     def with_digests(self) -> Manifest:
         """The same manifest with both digests computed from the rest of it."""
@@ -295,7 +314,7 @@ class QualityFigure(Frozen):
     """One metric of `quality:` over the labelled fixtures: of this bundle, and of PyTorch through the same pipeline.
 
     `low` and `high` bound what further fixtures of the same kind would show, each one-sided at 95 %; None: unbounded,
-    there are too few. `broken` says why there is no value.
+    there are too few. `broken` says why there is no value, `vacuous` why the value shows nothing about the model.
     """
 
     metric: QualityMetric
@@ -309,6 +328,8 @@ class QualityFigure(Frozen):
     changed: int = Field(0, description="fixtures that count otherwise than PyTorch's answers do")
     lost: tuple[str, ...] = Field((), description="fixtures that are worse than with PyTorch, the worst first")
     missed: tuple[str, ...] = Field((), description="fixtures furthest from their label, the worst first")
+    repeated: int = Field(0, description="further fixtures that enter the model as one that counts does, with its label")
+    vacuous: str = ""
     broken: str = ""
 
 

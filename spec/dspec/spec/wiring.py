@@ -16,6 +16,7 @@ from dspec.spec.sources import SourceMap
 from dspec.spec.steps import CheckedStep
 
 BOUND = "max_length"  # a parameter of this name bounds the first axis of what a step gives
+MULTIPLE = "multiple_of"  # and of this name says what that size is a multiple of
 
 
 @dataclass(kw_only=True)
@@ -171,7 +172,8 @@ class Wiring:
                               hint="rename one of them")  # fmt: skip
             origin = f"step `{name}` ({step.use})"
             most = bound if isinstance(bound, int) else None
-            self.held[value] = Held(value=kind, origin=origin, path=step.path, bound=most)
+            multiple = getattr(step.step, MULTIPLE, None)
+            self.held[value] = Held(value=kind, origin=origin, path=step.path, bound=most, multiple=multiple)
 
     def _use(self, step: CheckedStep, name: str, reads: tuple[str, ...], writes: tuple[str, ...]) -> None:
         if step.entry is None:

@@ -16,8 +16,8 @@ from dspec.targets.shipped.step import Value
 if TYPE_CHECKING:  # `check` needs the catalogue at once, and the records behind the protocol not at all
     from dspec.targets.protocol import Builder, Runtime
 
-RUNTIMES = ("fastapi", "onnxruntime")
-BUILDERS = ("onnx",)
+RUNTIMES = ("executorch", "fastapi", "onnxruntime", "triton")
+BUILDERS = ("onnx", "pte")
 ENTRY_POINTS = "dspec.runtimes"  # name → package laid out as those here: options.ENTRY and runtime.RUNTIME
 
 

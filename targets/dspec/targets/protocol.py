@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from dspec.spec.errors import Diagnostic
 from dspec.spec.models import Spec, Target
 from dspec.spec.records import Interface, Metric, TensorDigest
 
@@ -35,14 +36,43 @@ class Program:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Module:
+    """The user's module as capture built and called it; its weights are those of the program.
+
+    Attributes:
+        folder: holds `files`, the user's own that were loaded, by paths relative to the spec.
+        factory, config: what made it.
+        inputs: forward's arguments by name, in the order of the spec.
+        outputs: `names`, `paths` and `count` of `shipped.forward.Answers`.
+        copied: positions of inputs that forward changes in place.
+        distributions: those that its code imported.
+        outside: names of files that it loaded from a package without a version (an editable install).
+    """
+
+    folder: Path
+    factory: str
+    config: Mapping[str, Any]
+    inputs: tuple[str, ...]
+    outputs: Mapping[str, Any]
+    copied: tuple[int, ...]
+    files: tuple[str, ...]
+    distributions: tuple[str, ...]
+    outside: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Artifact:
-    """What a builder made: a folder with `file` in it (and files that `file` refers to), and what was read back."""
+    """What a builder made: a folder with `file` in it (and files that `file` refers to), and what was read back.
+
+    `warnings` are told by the build that ran the builder, and by every one that takes its artifact from the store.
+    """
 
     name: str
     folder: Path
     file: str
     facts: Mapping[str, Any]
     toolchain: Mapping[str, str]
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,13 +85,20 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """runtime × engine × variant: what plan, evidence, decision and cache are keyed by."""
+    """runtime × engine × variant: what plan, evidence, decision and cache are keyed by.
+
+    `on_host_kernels`: the bundle runs on other machines than its target's too, by other kernels, and what it answers there
+    speaks for the target; how fast it is does not.
+    `module`: it runs the user's own module, and lowering is given its sources.
+    """
 
     runtime: str
     engine: str
     variant: str
     artifacts: tuple[Wanted, ...]
     reasons: tuple[str, ...] = ()
+    on_host_kernels: bool = False
+    module: bool = False
 
     @property
     def key(self) -> str:
@@ -70,7 +107,10 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """Everything `Runtime.lower` may read. `artifacts` are in the order the candidate asked for them."""
+    """Everything `Runtime.lower` may read. `artifacts` are in the order the candidate asked for them.
+
+    `module`: None unless the candidate asks for it.
+    """
 
     spec: Spec
     target_id: str
@@ -79,6 +119,7 @@ class Job:
     options: Any
     program: Program
     artifacts: tuple[Artifact, ...]
+    module: Module | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,6 +133,8 @@ class Lowered:
         requirements: exact versions (`onnxruntime==1.32.0`) beyond those of the pipeline's steps.
         options: the options that are in force, defaults included.
         toolchain: versions that decide the artifact's bytes.
+        copies: folders of the bundle, and where in it they are to lie once more when all is written.
+        stamped: files that hold twelve zeros (`FileEntry.stamp`), which the digest's first digits replace in the end.
     """
 
     model: Mapping[str, Any]
@@ -101,6 +144,8 @@ class Lowered:
     options: Mapping[str, Any]
     toolchain: Mapping[str, str]
     metrics: tuple[Metric, ...] = ()
+    copies: tuple[tuple[str, str], ...] = ()
+    stamped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

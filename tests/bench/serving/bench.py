@@ -13,20 +13,24 @@ from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from servers import WORDS, Running, Server, interpreter, ours, ours_binary, ours_by_workers, peers
+from servers import WORDS, Running, Server, interpreter, ours, ours_binary, ours_by_workers, peers, subject
 
 CALLERS, THREADS = 48, 2
 LIMIT = """
 import json, sys, time
 import numpy as np, onnxruntime as ort
-from tokenizers import Tokenizer
 options = ort.SessionOptions()
 options.intra_op_num_threads, options.inter_op_num_threads = {threads}, 1
 options.add_session_config_entry("session.intra_op.allow_spinning", "0")
 session = ort.InferenceSession({model!r}, options, providers=["CPUExecutionProvider"])
-found = Tokenizer.from_file({tokenizer!r}); found.no_padding(); found.no_truncation()
-ids = np.array([found.encode({text!r}).ids] * 16, np.int64)
-feed = dict(input_ids=ids, attention_mask=np.ones_like(ids))
+ids = np.zeros((1, 0), np.int64)
+if {kind!r} == "text":
+    from tokenizers import Tokenizer
+    found = Tokenizer.from_file({tokenizer!r}); found.no_padding(); found.no_truncation()
+    ids = np.array([found.encode({text!r}).ids] * {rows}, np.int64)
+    feed = dict(input_ids=ids, attention_mask=np.ones_like(ids))
+else:
+    feed = dict((one.name, np.zeros(({rows}, *one.shape[1:]), np.float32)) for one in session.get_inputs())
 one = dict((name, array[:1]) for name, array in feed.items())
 def rate(given, rows, seconds):
     for _ in range(5): session.run(None, given)
@@ -34,7 +38,7 @@ def rate(given, rows, seconds):
     while time.perf_counter() - start < seconds:
         session.run(None, given); done += rows
     return done / (time.perf_counter() - start)
-print(json.dumps(dict(items=rate(feed, 16, {seconds}), one_ms=1000 / rate(one, 1, {seconds}), ids=ids[0].tolist())))
+print(json.dumps(dict(items=rate(feed, {rows}, {seconds}), one_ms=1000 / rate(one, 1, {seconds}), ids=ids[0].tolist())))
 """
 
 
@@ -49,11 +53,13 @@ def loaded(server: Server, python: Path, seconds: float, callers: int = CALLERS,
 
 
 def limit(bundle: Path, python: Path, seconds: float) -> dict[str, Any]:
-    tokenizer = next((bundle / "pipeline" / "assets").rglob("tokenizer.json"))
+    tokenizers, asked = sorted((bundle / "pipeline").rglob("tokenizer.json")), subject(bundle)
     text = LIMIT.format(
         threads=THREADS,
         model=str(bundle / "model/model.onnx"),
-        tokenizer=str(tokenizer),
+        tokenizer=str(tokenizers[0]) if tokenizers else "",
+        kind=asked.kind,
+        rows=asked.rows,
         text=WORDS,
         seconds=seconds / 2,
     )
@@ -74,7 +80,9 @@ def main() -> None:
     python = interpreter(bundle)
     first = limit(bundle, python, options.seconds)
     service = ours(bundle, python)
-    variants = [service, ours_by_workers(service, THREADS), ours_binary(service, first["ids"])]
+    variants = [service, ours_by_workers(service, THREADS)]
+    if first["ids"]:
+        variants.append(ours_binary(service, first["ids"]))
     servers = [*variants, *([] if options.only_ours else peers(bundle, THREADS))]
     limits, rps, tails, single = [first], _lists(servers), _lists(servers), _lists(servers)
     for _ in range(options.rounds):  # interleaved: the machine's moods fall on all alike
@@ -91,7 +99,7 @@ def main() -> None:
         limits.append(limit(bundle, python, options.seconds))
     most, bare = median(one["items"] for one in limits), median(one["one_ms"] for one in limits)
     print(
-        f"in-process limit: {most:.0f} items/s at batch 16; one bare call: {bare:.2f} ms; {THREADS} threads, {CALLERS} callers, {options.rounds} rounds"
+        f"in-process limit: {most:.0f} items/s at batch {subject(bundle).rows}; one bare call: {bare:.2f} ms; {THREADS} threads, {CALLERS} callers, {options.rounds} rounds"
     )
     print(f"{'server':24} {'items/s':>8} {'of limit':>9} {'one, p50 ms':>12} {'over bare':>10} {'p99 at 70 %, ms':>16}")
     for server in servers:

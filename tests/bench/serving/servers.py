@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dspec" / "bench-serving"
-SHARED = ("onnxruntime==1.32.0", "tokenizers", "numpy", "orjson", "uvloop<0.22", "httptools")
+SHARED = ("onnxruntime==1.32.0", "tokenizers", "pillow", "numpy", "orjson", "uvloop<0.22", "httptools")
 PEERS = {
     name: (pinned, *SHARED)
     for name, pinned in (
@@ -29,8 +30,32 @@ WORDS = "the quick brown fox runs over a lazy dog again"  # ten words: twelve to
 
 
 @dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What a bundle is asked: `kind` is text or image, `item` the text or the photograph in base64."""
+
+    kind: str
+    item: str
+    body: bytes
+    rows: int  # the greatest batch of the bundle, 16 at most
+
+
+def subject(bundle: Path) -> Subject:
+    """By the one field of the bundle's request; photographs are the first golden one."""
+    manifest = json.loads((bundle / "bundle.json").read_text())
+    (field,) = json.loads((bundle / "pipeline" / "pipeline.json").read_text())["request"].items()
+    name, kind = field[0], field[1]["type"]
+    rows = min(16, manifest["interface"]["dims"]["batch"]["max"])
+    if kind != "image":
+        return Subject(kind=kind, item=WORDS, body=json.dumps({name: WORDS}).encode(), rows=rows)
+    request = json.loads((bundle / "golden" / "0000" / "request.json").read_text())
+    photo = request[name]["file"] if isinstance(request[name], dict) else request[name]
+    item = base64.b64encode((bundle / "golden" / "0000" / photo).read_bytes()).decode()
+    return Subject(kind=kind, item=item, body=json.dumps({name: {"base64": item}}).encode(), rows=rows)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Server:
-    """`body` is one request of twelve tokens; `ready` answers 200 once requests are taken."""
+    """`body` is one request; `ready` answers 200 once requests are taken."""
 
     name: str
     command: tuple[str, ...]
@@ -47,16 +72,17 @@ class Server:
 def environment(name: str, packages: tuple[str, ...]) -> Path:
     """The interpreter of an environment that holds the packages."""
     folder = CACHE / name
-    if not (folder / "ready").is_file():
-        venv.create(folder, with_pip=True, clear=True)
+    ready, wanted = folder / "ready", "\n".join(packages)
+    if not ready.is_file() or ready.read_text() != wanted:
+        venv.create(folder, with_pip=True, clear=not ready.is_file())
         subprocess.run([folder / "bin" / "pip", "install", "--quiet", *packages], check=True)
-        (folder / "ready").touch()
+        ready.write_text(wanted)
     return folder / "bin" / "python"
 
 
 def ours(bundle: Path, python: Path, port: int = 8301) -> Server:
     command = (str(python), "-B", "-m", "dspec_bundle", "serve", "--port", str(port), "--no-access-log")
-    body = json.dumps({"text": WORDS}).encode()
+    body = subject(bundle).body
     return Server(
         name="dspec",
         command=command,
@@ -95,23 +121,25 @@ def ours_binary(server: Server, ids: list[int]) -> Server:
 
 def peers(bundle: Path, threads: int) -> list[Server]:
     lit, bento, ml = (environment(name, packages) for name, packages in PEERS.items())
-    tokenizer = next((bundle / "pipeline" / "assets").rglob("tokenizer.json"))
+    tokenizers = sorted((bundle / "pipeline").rglob("tokenizer.json"))
+    asked = subject(bundle)
     shared = {
+        "KIND": asked.kind,
         "MODEL": str(bundle / "model" / "model.onnx"),
-        "TOKENIZER": str(tokenizer),
+        "TOKENIZER": str(tokenizers[0]) if tokenizers else "",
         "THREADS": str(threads),
         "PYTHONPATH": str(HERE / "peers"),
     }
     shared |= {"BENTOML_DO_NOT_TRACK": "True", "HOME": str(CACHE)}
-    text = json.dumps({"text": WORDS}).encode()
-    tensor = {"name": "text", "shape": [1], "datatype": "BYTES", "data": [WORDS]}
+    text = json.dumps({"item": asked.item}).encode()
+    tensor = {"name": "item", "shape": [1], "datatype": "BYTES", "data": [asked.item]}
     return [
         Server(name="LitServe 0.2.19", command=(str(lit), "litserve_app.py", "8302"), port=8302, path="/predict", body=text,
                ready="/health", folder=HERE / "peers", variables=shared),
-        Server(name="BentoML 1.4.40", command=(str(bento.with_name("bentoml")), "serve", "bentoml_app:Embedder", "--port", "8303"), port=8303,
-               path="/embed", body=json.dumps({"texts": [WORDS]}).encode(), ready="/readyz", folder=HERE / "peers", variables=shared),
-        Server(name="MLServer 1.7.1", command=(str(ml.with_name("mlserver")), "start", "."), port=8304, path="/v2/models/minilm/infer",
-               body=json.dumps({"inputs": [tensor]}).encode(), ready="/v2/models/minilm/ready", folder=HERE / "peers" / "mlserver_app", variables=shared),
+        Server(name="BentoML 1.4.40", command=(str(bento.with_name("bentoml")), "serve", "bentoml_app:Peer", "--port", "8303"), port=8303,
+               path="/answer", body=json.dumps({"items": [asked.item]}).encode(), ready="/readyz", folder=HERE / "peers", variables=shared),
+        Server(name="MLServer 1.7.1", command=(str(ml.with_name("mlserver")), "start", "."), port=8304, path="/v2/models/peer/infer",
+               body=json.dumps({"inputs": [tensor]}).encode(), ready="/v2/models/peer/ready", folder=HERE / "peers" / "mlserver_app", variables=shared),
     ]  # fmt: skip
 
 

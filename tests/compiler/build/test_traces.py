@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dspec.compiler.trace_diff import first_apart, inside_graph, rows
+from dspec.spec.models import Spec
 from dspec.targets.shipped.pipeline import Pipeline, Trace
-from dspec.targets.shipped.trace import read_trace, values_before, write_trace
+from dspec.targets.shipped.trace import Traced, read_trace, values_before, write_trace
 
 Project = Any  # conftest.Project: importlib mode gives test folders no names
 STEPS = [
@@ -60,6 +62,41 @@ def test_the_first_step_that_differs_is_named(project: Project, tmp_path: Path) 
     assert (same.code, same.json[0]["parts_at"]) == (0, None)
     loose = project.dspec("trace-diff", str(one), str(other), "--atol", "100")
     assert "they agree in every value" in loose.out
+
+
+def test_values_that_are_no_arrays_are_compared_too() -> None:
+    one = Traced(None, {"clean.text": "a cat", "best.top": [{"label": "cat", "score": 0.5}]}, None)
+    near = Traced(None, {"clean.text": "a cat", "best.top": [{"label": "cat", "score": 0.500001}]}, None)
+    assert [(row.what, row.apart, row.summary) for row in rows(one, near)] == [("json", "", "equal")] * 2
+    other = Traced(None, {"clean.text": "a dog", "best.top": np.zeros(2)}, None)
+    assert [row.apart for row in rows(one, other)] == [
+        "whole is 'a dog', recorded 'a cat'",
+        "float64 [2] where the first has json",
+    ]
+
+
+def test_only_what_the_spec_places_in_the_graph_is_excused() -> None:
+    def step(name: str, place: str, reads: str, writes: str) -> dict[str, Any]:
+        return {"id": name, "use": "scale", "in": [reads], "out": [writes], "place": place, "params": {}}
+
+    spec = Spec.model_validate_json(json.dumps({
+        "apiVersion": "dspec/v1alpha1", "name": "demo", "fixtures": [{"file": "f.jsonl"}],
+        "model": {"factory": "model.py:build", "inputs": {"x": {"dtype": "float32", "shape": [2]}}},
+        "targets": {"t": {"runtime": "onnxruntime"}},
+        "preprocess": [step("first", "host", "raw", "half"), step("fused", "graph", "half", "x")],
+    }))  # fmt: skip
+    array = np.zeros(2, np.float32)
+    whole = Traced(None, dict.fromkeys(("first.half", "fused.x", "door.x", "output.y", "last.z"), array), {})
+    served = Traced(None, dict.fromkeys(("first.half", "door.half", "output.y", "last.z"), array), {})
+    found = rows(whole, served, inside=inside_graph(spec))
+    assert first_apart(found) is None
+    assert {row.name: row.summary for row in found if row.summary not in ("max |Δ| 0", "equal")} == {
+        "fused.x": "inside the graph", "door.x": "at the graph's door", "door.half": "at the graph's door",
+    }  # fmt: skip
+    lost = Traced(None, {name: value for name, value in served.values.items() if name != "last.z"}, {})
+    lacking = first_apart(rows(whole, lost, inside=inside_graph(spec)))
+    assert lacking is not None
+    assert (lacking.name, lacking.apart) == ("last.z", "only in the first")
 
 
 def test_a_bundle_against_pytorch(project: Project) -> None:

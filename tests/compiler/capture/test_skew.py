@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dspec.compiler.skew import causes
 from dspec.compiler.skew.closeness import parted
 from dspec.compiler.skew.relations import relations
 from dspec.compiler.skew.stage import skew_stage
-from dspec.spec.errors import Diagnostic, SpecError
+from dspec.spec.errors import SpecError
 from dspec.spec.models import Spec
 from dspec.spec.records import Skew
 
@@ -119,13 +120,18 @@ def raw_odds(outputs):
 
 def walk_odds(outputs):
     yield "odds", outputs["y"]
+
+def undivided(request):
+    return {"x": request["raw"] * 0.5 - 1}
+
+def uncentred(request):
+    return {"x": request["raw"] * 0.5 / 2}
 """
 
 
 @dataclass(frozen=True)
 class Looked:
     skew: Skew
-    warnings: list[Diagnostic]
     read: set[str]
 
     def greatest(self) -> float:
@@ -159,7 +165,7 @@ def held(run: Any, tmp_path: Path) -> Callable[..., Looked]:
         inputs = {name: tmp_path / "out" / name for name in ("program", "reference", "pipeline")}
         found = skew_stage({"spec": spec}, {"folder": str(folder), "spec_file": "deploy.yaml"}, inputs, tmp_path, print)
         skew = Skew.model_validate_json(json.dumps(found["value"]))
-        return Looked(skew, list(found["warnings"]), {path.name for path in found["read"]})
+        return Looked(skew, {path.name for path in found["read"]})
 
     return call
 
@@ -290,3 +296,19 @@ def test_relations_between_tensors(theirs: Any, ours: Any, what: str) -> None:
         if (made := found.make(ours)).shape == theirs.shape and np.allclose(made, theirs, rtol=1e-5, atol=1e-5)
     ]
     assert what in fitting
+
+
+def test_causes_are_sought_by_a_count_of_tries(held: Callable[..., Looked], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evidence is the same on a busy machine: no clock says when the search ends."""
+    said = {}
+    for tries in (0, 1, 300):
+        monkeypatch.setattr(causes, "TRIES", tries)
+        said[tries] = [cause.what for cause in held("unscaled").skew.causes]
+    assert said[0] == said[1] == []
+    assert said[300][0] == "step `unit` left out"
+
+
+def test_a_parameter_never_applied_is_a_likely_cause(held: Callable[..., Looked]) -> None:
+    found = held("undivided").skew.causes
+    assert found[0].what == "step `normal` with std 1 instead of 2"
+    assert held("uncentred").skew.causes[0].what == "step `normal` with mean 0 instead of 1"

@@ -22,6 +22,7 @@ from dspec.compiler.measure.cases import Expected, reference_cases
 from dspec.compiler.pipeline import write_pipeline
 from dspec.spec.boundary import served
 from dspec.spec.load import Loaded, load
+from dspec.spec.placement import to_the_door
 from dspec.targets import catalogue
 from dspec.targets.protocol import Program
 
@@ -56,7 +57,7 @@ class Fusion:
 def _fuse(folder: Path, work: Path) -> Fusion:
     loaded = load(folder / "deploy.yaml", catalogue())
     spec = loaded.spec
-    write_pipeline(spec.model_copy(update={"postprocess": (), "response": {}}), folder, work / "before")
+    write_pipeline(to_the_door(spec), folder, work / "before")
     write_pipeline(served(spec, catalogue()), folder, work / "served")
     stage = stages.capture_stage(loaded, ())
     capture_stage(

@@ -156,3 +156,13 @@ def test_figures_without_a_limit_ask_nothing() -> None:
     assert found.verdict == "not asked"
     assert found.measured.startswith("label accuracy 0.95")
     assert _verdict([_asked(ACCURACY)], _measurement(None, missing={"quality": "later"})).verdict == "not asked"
+
+
+def test_a_figure_that_shows_nothing_is_inconclusive_and_never_a_pass() -> None:
+    empty = {"vacuous": "all 200 answers are the same", "repeated": 3}
+    found = _verdict([_asked(ACCURACY, min=0.9, max_loss=0.5)], _measurement([ACCURACY | empty]))
+    assert found.verdict == "inconclusive"
+    assert "label accuracy: shows nothing: all 200 answers are the same" in found.detail
+    assert "label accuracy: 3 more labelled fixtures repeat one that counts" in found.detail
+    assert _verdict([_asked(ACCURACY, min=0.99)], _measurement([ACCURACY | empty])).verdict == "fail"
+    assert _verdict([_asked(ACCURACY)], _measurement([ACCURACY | empty])).verdict == "not asked"

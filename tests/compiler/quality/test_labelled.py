@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dspec.compiler.measure.cases import Expected
 from dspec.compiler.quality.labelled import Asked, Labelled, chosen, found, label_of
 
 ACCURACY = Asked(metric="accuracy", of="label", k=None)
@@ -74,3 +75,16 @@ def test_outputs_lose_their_batch_axis_and_fields_go_first() -> None:
     outputs = {"y": np.ones((1, 2), np.float32), "z": np.zeros((1, 2), np.float32), "label": np.ones((1, 2))}
     given = chosen({"label": "a", "other": 1}, outputs, ["y", "z", "label", "absent"], pipeline)
     assert given == {"y": [1.0, 1.0], "z": [[0.0, 0.0]], "label": "a"}
+
+
+def test_fixtures_that_enter_alike_with_one_label_count_once() -> None:
+    kept = Labelled(answers={name: {"label": "a"} for name in "pqrst"})
+    for name, x, label in (("p", 1, "a"), ("q", 1, "a"), ("r", 1, "b"), ("s", 2, "a"), ("t", 1, "a")):
+        kept.note(
+            Expected(id=name, kind="fixture", request={}, inputs={"x": np.array([x])}, outputs={}, expected=label)
+        )
+    assert kept.ids("label") == ["p", "r", "s"]
+    told = found([ACCURACY], kept, kept)
+    assert told is not None
+    assert (told.figures[0].n, told.figures[0].repeated, told.labelled) == (3, 2, 5)
+    assert told.figures[0].vacuous == "all 3 answers are the same, 'a': nothing tells fixtures apart"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,12 @@ def test_every_metric_of_the_language_has_a_function() -> None:
         ([7, 2, 5], 7, True),
         (np.array([1, 0, 2]), [1, 0, 2], True),
         ([1, 0, 2], [1, 0, 1], False),
+        ([], "cat", False),  # nothing was found
+        ([], [], True),
+        ([], ["cat"], False),
+        (RECORDS, ["cat", "dog"], True),
+        (RECORDS, ["dog", "cat"], False),
+        (RECORDS, RECORDS, True),
     ],
 )
 def test_accuracy_reads_every_form_of_an_answer(answer: Any, label: Any, hit: bool) -> None:
@@ -147,3 +154,41 @@ def test_what_does_not_fit_is_told(
         metric(answers, labels, 1)
     assert told.value.at == at
     assert words in told.value.words
+
+
+@pytest.mark.parametrize(
+    ("answer", "label", "words"),
+    [
+        ("cat", ["cat"], "the answer is text ('cat'), and the label is a list"),
+        (RECORDS, [3, 1], "the answer is text ('cat'), and the label is a number (3)"),
+        (["cat"], [3], "the answer is text ('cat'), and the label is a number (3)"),
+    ],
+)
+def test_a_list_of_another_kind_is_no_miss(answer: Any, label: Any, words: str) -> None:
+    with pytest.raises(UnfitError, match=re.escape(words)):
+        accuracy([answer], [label])
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (lambda: top_k(SCORES, [0, 1, 2, 0], 3), "the first 3 of all 4 answers name the same 3 classes"),
+        (lambda: top_k(SCORES, [0, 1, 2, 0], 5), "the first 5 of all 4 answers name the same 3 classes"),
+        (lambda: top_k([RECORDS, RECORDS[::-1]], ["cat", "dog"], 2), "name the same 2 classes"),
+        (lambda: top_k(SCORES, [0, 1, 2, 0], 1), ""),
+        (lambda: accuracy(["a", "a", "a"], ["a", "a", "b"]), "all 3 answers are the same, 'a'"),
+        (lambda: accuracy(["a", "b", "a"], ["a", "a", "a"]), ""),
+        (lambda: accuracy([[1, 0], [1, 0]], [[1, 0], [1, 1]]), "all 2 answers are the same"),
+        (lambda: accuracy(["a"], ["a"]), ""),
+        (lambda: recall_at_k([[1, 0], [0, 1], [1, 1]], ["a", "a", "a"], 1), "no fixture has 1 others of other groups"),
+        (lambda: recall_at_k([[1, 0], [0, 1], [1, 1]], ["a", "a", "b"], 2), "no fixture has 2 others of other groups"),
+        (lambda: recall_at_k([[1, 0], [0, 1], [1, 1]], ["a", "a", "b"], 1), ""),
+        (lambda: mean_absolute_error([3, 3], [1, 2]), "all 2 answers are the same"),
+        (lambda: mean_absolute_error([3, 4], [1, 1]), ""),
+        (lambda: correlation([1, 2], [5, 9]), "two points always lie on a line"),
+        (lambda: correlation([1, 2, 4], [5, 9, 1]), ""),
+    ],
+)
+def test_a_figure_that_shows_nothing_says_why(found: Callable[[], Result], why: str) -> None:
+    assert why in found().vacuous
+    assert bool(why) == bool(found().vacuous)

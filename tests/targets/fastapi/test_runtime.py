@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.metadata import version
 from typing import Any
 
@@ -83,15 +84,27 @@ def test_requirements_are_complete() -> None:
 
 
 def test_the_dockerfile() -> None:
-    text = dockerfile("net", "3.11")
-    for line in (
-        "FROM python:3.11-slim",
-        "USER 10001",
-        "--no-deps -r requirements.txt",
-        'CMD ["python", "-m", "dspec_bundle", "serve"',
-    ):
-        assert line in text
-    assert "HEALTHCHECK" in text
+    lines = dockerfile("net", "3.11").splitlines()
+    directives = [line for line in lines if line and not line.startswith(("#", " "))]
+    assert [line.split()[0] for line in directives] == [
+        "ARG", "FROM", "RUN", "WORKDIR", "COPY", "RUN", "COPY", "USER", "ENV", "EXPOSE", "HEALTHCHECK", "CMD",
+    ]  # fmt: skip
+    assert directives[0] == "ARG BASE=python:3.11-slim-trixie"  # neither Python's minor nor Debian's release floats
+    assert directives[1] == "FROM ${BASE}"
+    assert "--no-cache-dir --no-deps" in directives[5]
+    assert "USER 10001:10001" in directives
+    assert json.loads(directives[-1].removeprefix("CMD ")) == [
+        "python", "-m", "dspec_bundle", "serve", "--host", "0.0.0.0", "--port", "8000",
+    ]  # fmt: skip
+    (check,) = (line.strip() for line in lines if line.startswith("  CMD "))
+    compile(json.loads(check.removeprefix("CMD "))[2], "healthcheck", "exec")
+
+
+def test_pytorch_in_the_image_is_the_one_for_cpus() -> None:
+    text = dockerfile("net", "3.11", "eager")
+    index = text.index("ARG PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu")
+    assert text.index("FROM ") < index < text.index("RUN pip install")  # an ARG before FROM is not seen after it
+    assert "PIP_EXTRA_INDEX_URL" not in dockerfile("net", "3.11", "onnxruntime")
 
 
 def test_variations_tell_batching_from_rewrites() -> None:

@@ -138,7 +138,9 @@ def test_selftest_fails_when_the_pipeline_parts_from_what_was_recorded(own_toy: 
     spoil(own_toy / "golden/policy.json", lambda policy: policy.update(max_failing=4))
     report = selftest(own_toy)
     assert not report["ok"]
-    assert "texts.jsonl:1: input input_ids: |difference| 1 at (0, 2) where |reference| is 5" in report["failures"][0]
+    first, door = report["failures"][:2]
+    assert first.startswith("texts.jsonl:1: step tokens (input_ids), the first that differs: |difference| 1 at (2)")
+    assert "texts.jsonl:1: input input_ids: |difference| 1 at (0, 2) where |reference| is 5" in door
 
 
 def test_selftest_fails_when_postprocessing_differs(own_toy: Path) -> None:
@@ -182,7 +184,8 @@ def test_golden_round_trip_and_equal_bytes(tmp_path: Path) -> None:
     assert (found.id, found.request, found.response) == (item.id, item.request, {"y": [0.10000000149011612, "inf"]})
     assert found.folder is not None
     assert (found.folder / "files/p.png").read_bytes() == b"123"
-    assert [(step, name) for step, name, _ in found.trace] == [("s.1", "ids"), ("t.ids", "2")]
+    assert [(step, name) for step, name, _ in found.trace] == [("s.1", "ids"), ("s.1", "text"), ("t.ids", "2")]
+    assert found.trace[1][2] == "x"
     for name, array in item.outputs.items():
         assert found.outputs[name].dtype == array.dtype
         np.testing.assert_array_equal(found.outputs[name], array)
@@ -296,8 +299,10 @@ def test_trace(toy: Path, tmp_path: Path) -> None:
             "door.attention_mask",
             "output.embedding",
             "output.hidden",
+            "02.label.top (json)",
             "response",
         ]
+        assert json.loads(trace["02.label.top (json)"].tobytes()) == json.loads(trace["response"].tobytes())["top"]
         assert json.loads(trace["request"].tobytes()) == {"text": "red"}
         assert trace["door.input_ids"].tolist() == [[2, 4, 3]]
 

@@ -167,6 +167,18 @@ def test_nms_against_loops(seed: int, per_class: bool) -> None:
     assert len(found) > 5
 
 
+def test_nms_leaves_out_boxes_that_do_not_count_whatever_their_corners() -> None:
+    boxes = np.array([[0, 0, 1, 1], [np.inf, 0, np.inf, 1]], np.float32)
+    found = run("nms", boxes, np.array([0.9, 0.1], np.float32), min_score=0.5)
+    assert [one["box"] for one in found] == [[0, 0, 1, 1]]
+
+
+def test_nms_holds_whole_scores_against_the_limit_as_written() -> None:
+    apart = np.array([[0, 0, 1, 1], [5, 5, 6, 6], [9, 9, 10, 10]], np.float32)
+    assert [one["score"] for one in run("nms", apart, np.array([0, 1, 2]), min_score=0.5)] == [2, 1]
+    assert [one["score"] for one in run("nms", apart, np.array([0, 200, 100], np.uint8), min_score=100.5)] == [200]
+
+
 def test_nms_labels_background_and_bounds() -> None:
     boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 10], [50, 50, 60, 60]], np.float32)
     scores = np.array([[0.9, 0.1], [0.9, 0.8], [0.1, 0.7]], np.float32)
@@ -184,7 +196,7 @@ def test_nms_labels_background_and_bounds() -> None:
 
 NMS_FAULTS: list[tuple[Any, Any, str]] = [
     (np.full((1, 4), np.nan), np.ones(1), "4 of 4 numbers are NaN"),
-    (np.full((1, 4), np.inf), np.ones(1), "a box has a corner at infinity"),
+    (np.full((1, 4), np.inf), np.ones(1), "a box that counts has a corner at infinity"),
     (np.zeros((2, 4)), np.ones(1), r"boxes of shape \[2, 4\] and scores of shape \[1, 1\]"),
     (np.zeros((1, 5)), np.ones(1), r"boxes of shape \[1, 5\]"),
 ]

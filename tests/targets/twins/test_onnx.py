@@ -36,20 +36,15 @@ class Several(nn.Module):
         return tuple(found)
 
 
-def _random(dtype: str, shape: list[int], seed: int) -> np.ndarray[Any, Any]:
-    draw = np.random.default_rng(seed)
-    if dtype.startswith("float"):
-        return draw.normal(0, 4, (COUNT, *shape)).astype(dtype)
-    return draw.integers(0, 256, (COUNT, *shape)).astype(dtype)
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_a_twin_in_onnx_runtime_is_its_step(name: str, tmp_path: Path) -> None:
+def test_a_twin_in_onnx_runtime_is_its_step(name: str, tmp_path: Path, drawn: Any) -> None:
     made = [
         steps.load(name)(**{key: tuple(v) if isinstance(v, list) else v for key, v in case["params"].items()})
         for case in CASES[name]
     ]
-    values = [[_random(port[0], port[1], seed) for seed, port in enumerate(case["values"])] for case in CASES[name]]
+    values = [
+        [drawn(port[0], port[1], COUNT, seed) for seed, port in enumerate(case["values"])] for case in CASES[name]
+    ]
     module = Several([twins.load(name)(step) for step in made], [len(one) for one in values])
     given = [array for one in values for array in one]
     example = tuple(torch.from_numpy(array.copy()) for array in given)

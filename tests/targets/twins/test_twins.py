@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dspec.targets import catalogue, twins
 from dspec.targets.shipped import steps
 
 Array = np.ndarray[Any, Any]
+Drawn = Callable[[str, list[int], int, int], Array]  # conftest.drawn
 CASES: dict[str, list[dict[str, Any]]] = YAML(typ="safe").load(Path(__file__).with_name("cases.yaml"))
 EACH = [
     pytest.param(name, case, id=f"{name}-{number}")
@@ -33,13 +35,6 @@ def _step(name: str, params: dict[str, Any]) -> Any:
     return steps.load(name)(**filled)
 
 
-def _random(dtype: str, shape: list[int], count: int, seed: int) -> Array:
-    draw = np.random.default_rng(seed)
-    if dtype.startswith("float"):
-        return draw.normal(0, 4, (count, *shape)).astype(dtype)
-    return draw.integers(0, 256, (count, *shape)).astype(dtype)
-
-
 def _held_equal(name: str, step: Any, values: list[Array]) -> None:
     run, twin = step.open(), twins.load(name)(step)
     expected = np.stack([run(*(value[item] for value in values)) for item in range(len(values[0]))])
@@ -55,16 +50,16 @@ def _held_equal(name: str, step: Any, values: list[Array]) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize(("name", "case"), EACH)
-def test_a_twin_is_its_step(name: str, case: dict[str, Any], count: int) -> None:
-    values = [_random(dtype, shape, count, seed) for seed, (dtype, shape) in enumerate(case["values"])]
+def test_a_twin_is_its_step(name: str, case: dict[str, Any], count: int, drawn: Drawn) -> None:
+    values = [drawn(dtype, shape, count, seed) for seed, (dtype, shape) in enumerate(case["values"])]
     _held_equal(name, _step(name, case["params"]), values)
 
 
 @pytest.mark.parametrize(("name", "case"), EACH)
-def test_the_flow_tells_what_the_twin_gives(name: str, case: dict[str, Any]) -> None:
+def test_the_flow_tells_what_the_twin_gives(name: str, case: dict[str, Any], drawn: Drawn) -> None:
     step = _step(name, case["params"])
     picture = name in ("center_crop", "crop", "resize")
-    values = [_random(dtype, shape, 1, seed) for seed, (dtype, shape) in enumerate(case["values"])]
+    values = [drawn(dtype, shape, 1, seed) for seed, (dtype, shape) in enumerate(case["values"])]
     told = step.flow(*(
         catalogue().value("image" if picture else "tensor", value.dtype.name, value.shape[1:]) for value in values
     ))  # fmt: skip

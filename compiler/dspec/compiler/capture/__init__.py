@@ -1,5 +1,7 @@
 """Capture: the user's module becomes a Program (what is lowered) and a Reference (what everything is held against).
 
+Beside them lies the module itself, as far as it is the user's own files.
+
 Runs in a child process and imports torch when called, not when imported.
 """
 
@@ -25,6 +27,7 @@ class CaptureRequest:
         weights: the checkpoint, already found and checked; None: the module keeps its factory's.
         pipeline: a pipeline folder, as it ships.
         program_out, reference_out: folders to fill.
+        module_out: another, where the user's module is to run again elsewhere.
     """
 
     spec: Spec
@@ -34,6 +37,7 @@ class CaptureRequest:
     pipeline: Path
     program_out: Path
     reference_out: Path
+    module_out: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

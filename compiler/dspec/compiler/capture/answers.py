@@ -2,75 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from dspec.spec.errors import DspecError, ExportError, SpecError
+from dspec.targets.shipped.forward import Answers, fields, is_tensor, leaves
 
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_.]*$")
-
-
-class StructureError(Exception):
-    """forward returned another structure than it did for the example."""
 
 
 def structure_changed(what: str, when: str) -> DspecError:
     """The error for a StructureError."""
     hint = "return the same names, and the same number of tensors, whatever the sizes"
     return ExportError.of("E0421", f"forward returns {what} {when}", hint=hint)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answers:
-    """Where in forward's result each output is: `paths` in spec order; `count`: leaves of a result known by position."""
-
-    names: tuple[str, ...]
-    paths: tuple[str, ...]
-    count: int | None
-
-    def select(self, result: Any) -> tuple[torch.Tensor, ...]:
-        """The outputs in spec order; raises StructureError where the result has another structure."""
-        found = dict(leaves(result))
-        if self.count is not None and len(found) != self.count:
-            raise StructureError(f"{len(found)} values instead of {self.count}")
-        lost = [name for name, path in zip(self.names, self.paths, strict=True) if not _is_tensor(found.get(path))]
-        if lost:
-            raise StructureError(f"no tensor {', '.join(lost)}")
-        return tuple(found[path] for path in self.paths)
-
-
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Everything in a result that is no container, by dotted path."""
-    parts = _parts(value)
-    if parts is None:
-        yield path, value
-    else:
-        for key, inner in parts:
-            yield from leaves(inner, f"{path}.{key}" if path else str(key))
-
-
-def _parts(value: Any) -> list[tuple[Any, Any]] | None:
-    if isinstance(value, Mapping):
-        return list(value.items())
-    if _fields(value):
-        return [(name, getattr(value, name)) for name in _fields(value)]
-    if isinstance(value, list | tuple):
-        return list(enumerate(value))
-    return None
-
-
-def _fields(value: Any) -> tuple[str, ...]:
-    """Field names of a NamedTuple, a dataclass, or one of torch's own result tuples (torch.max)."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return tuple(field.name for field in dataclasses.fields(value))
-    if isinstance(value, tuple):
-        return tuple(getattr(value, "_fields", ()) or getattr(type(value), "__match_args__", ()))
-    return ()
 
 
 def bind_outputs(result: Any, declared: Sequence[str], spec_file: str, where: Mapping[str, Any]) -> Answers:
@@ -80,7 +27,7 @@ def bind_outputs(result: Any, declared: Sequence[str], spec_file: str, where: Ma
     fit, ExportError for values that are no tensors.
     """
     found = dict(leaves(result))
-    named = not isinstance(result, torch.Tensor) and (isinstance(result, Mapping) or bool(_fields(result)))
+    named = not isinstance(result, torch.Tensor) and (isinstance(result, Mapping) or bool(fields(result)))
     by_field = named and (not declared or bool(set(declared) & set(found)) or not _is_torch_tuple(result))
     if by_field:
         return _by_name(result, found, declared, spec_file, where)
@@ -124,11 +71,11 @@ def _by_name(
 def _check_tensors(found: Mapping[str, Any], where: Mapping[str, Any]) -> None:
     if not found:
         raise ExportError.of("E0422", "forward returns nothing", hint="return tensors", **where)
-    if list(found) == [""] and not _is_tensor(found[""]):
+    if list(found) == [""] and not is_tensor(found[""]):
         message = f"forward returns a {type(found['']).__name__}"
         expected = "a tensor, or a dict, tuple, NamedTuple or dataclass of tensors"
         raise ExportError.of("E0422", message, expected=expected, hint="return tensors", **where)
-    odd = [f"{path} is {_words(value)}" for path, value in found.items() if not _is_tensor(value)]
+    odd = [f"{path} is {_words(value)}" for path, value in found.items() if not is_tensor(value)]
     if odd:
         message = f"forward returns values that are no tensors: {', '.join(odd)}"
         hint = "leave them out, or return a dict and name in model.outputs only what is a tensor"
@@ -138,10 +85,6 @@ def _check_tensors(found: Mapping[str, Any], where: Mapping[str, Any]) -> None:
 def _words(value: Any) -> str:
     plain = value is None or isinstance(value, bool | int | float | str)
     return repr(value) if plain else f"a {type(value).__name__}"
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _is_torch_tuple(value: Any) -> bool:

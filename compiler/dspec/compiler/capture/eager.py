@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from dspec.compiler.capture.answers import Answers
-from dspec.compiler.capture.binding import Call
 from dspec.compiler.capture.shapes import Array, Arrays
 from dspec.compiler.capture.usercode import UserCode
 from dspec.spec.models import Tensor
+from dspec.targets.shipped.forward import Answers, Call
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

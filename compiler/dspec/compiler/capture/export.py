@@ -15,7 +15,7 @@ import torch
 from torch.export import Dim as ExportDim
 from torch.export import ExportedProgram
 
-from dspec.compiler.capture.answers import StructureError, structure_changed
+from dspec.compiler.capture.answers import structure_changed
 from dspec.compiler.capture.blockers import blocked
 from dspec.compiler.capture.flat import PREFIX, Axis, Flat
 from dspec.compiler.capture.guards import Guard, noted_guards
@@ -25,6 +25,7 @@ from dspec.compiler.capture.state import mutated_buffer
 from dspec.compiler.capture.usercode import UserCode
 from dspec.spec.errors import Diagnostic, ExportError
 from dspec.spec.models import Dim, Tensor
+from dspec.targets.shipped.forward import StructureError
 
 _SWITCHES = ("train", "training")  # an operator with one of these False, or a probability of 0, is not random
 _PROBABILITIES = ("p", "dropout_p", "dropout")

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dspec.compiler.capture.answers import Answers
-from dspec.compiler.capture.binding import Call
+from dspec.targets.shipped.forward import Answers, Call
 
 PREFIX = "module."  # where Flat keeps the user's module; taken off every name again
 

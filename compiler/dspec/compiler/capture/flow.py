@@ -9,6 +9,7 @@ from torch import nn
 
 from dspec.compiler.capture import CaptureRequest, CaptureResult, Report
 from dspec.compiler.capture.binding import bind_inputs
+from dspec.compiler.capture.carried import write_module
 from dspec.compiler.capture.closure import check_declared, closure
 from dspec.compiler.capture.contract import check_dims
 from dspec.compiler.capture.diagnose import Trials
@@ -51,7 +52,9 @@ def capture(request: CaptureRequest, report: Report) -> CaptureResult:
         example = _example(request.spec, eager.module, fixtures)
         seen = probe(_trials(request.spec, eager, example), example.arrays, request.spec, example.sizes)
         report("exporting with torch.export")
-        interface, unused = _program(request, eager, seen, example)
+        flat = Flat(eager.module, eager.call, seen.answers)
+        flat.copied = seen.changed
+        interface, unused = _program(request, flat, eager, seen, example)
         report("running the reference")
         reference = Reference(
             eager=eager,
@@ -65,6 +68,8 @@ def capture(request: CaptureRequest, report: Report) -> CaptureResult:
         )
         odd, read = reference.write(request.reference_out, report)
         loaded = closure(request.spec, code)
+        if request.module_out:
+            write_module(request.spec, code, flat, loaded, request.module_out)
     return CaptureResult(
         interface=interface,
         warnings=(*built, *unused, *odd),
@@ -104,11 +109,11 @@ def _trials(spec: Spec, eager: Eager, example: Example) -> Trials:
     return Trials(eager=eager, pool=example.pool, dims=dims, batch=BATCH if BATCH in spec.model.dims else None)
 
 
-def _program(request: CaptureRequest, eager: Eager, seen: Probe, example: Example) -> tuple[Interface, Warnings]:
+def _program(
+    request: CaptureRequest, flat: Flat, eager: Eager, seen: Probe, example: Example
+) -> tuple[Interface, Warnings]:
     """Export, hold what torch decided against the spec, and save."""
     model, code = request.spec.model, eager.code
-    flat = Flat(eager.module, eager.call, seen.answers)
-    flat.copied = seen.changed
     exported = export(flat, eager.tensors(example.arrays), model.inputs, model.dims, code)
     if not seen.repeats:
         raise differs()

@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from dspec.compiler.capture.answers import Answers, StructureError, bind_outputs, structure_changed
+from dspec.compiler.capture.answers import bind_outputs, structure_changed
 from dspec.compiler.capture.diagnose import Trials
 from dspec.compiler.capture.eager import to_numpy
 from dspec.compiler.capture.shapes import Array, Arrays, Sizes, at_sizes, least, sizes_of, words
 from dspec.compiler.capture.state import State, kept_tensor, same, skeleton
 from dspec.spec.errors import DspecError, ExportError
 from dspec.spec.models import Spec
+from dspec.targets.shipped.forward import Answers, StructureError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

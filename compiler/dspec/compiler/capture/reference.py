@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dspec.compiler.capture.answers import Answers, StructureError, structure_changed
+from dspec.compiler.capture.answers import structure_changed
 from dspec.compiler.capture.eager import Eager
 from dspec.compiler.capture.fixtures import Fixture, Fixtures
 from dspec.compiler.capture.scaled import Scaled
@@ -26,6 +26,7 @@ from dspec.spec.dims import ExpressionError, evaluate
 from dspec.spec.errors import Diagnostic, ExportError
 from dspec.spec.models import Dim
 from dspec.spec.records import Interface, Spread
+from dspec.targets.shipped.forward import Answers, StructureError
 
 Report = Callable[[str], None]
 POOL = 64  # fixtures at the door that shape points are made of

@@ -13,6 +13,7 @@ from dspec.compiler.bundle import check_digests, read_policy
 from dspec.compiler.console import progress
 from dspec.compiler.environment import clean_environment
 from dspec.compiler.evidence import measurement
+from dspec.compiler.fitness import unserved
 from dspec.compiler.machine import granted_cpus, this_machine
 from dspec.compiler.stage import Report, run_stage
 from dspec.compiler.store import Store, write_whole
@@ -45,6 +46,8 @@ def _measure(manifest: Manifest, bundle: Path, name: str, report: Report) -> Mea
         raise NotProvedError.of(
             "E0709", f"the bundle is to be granted {manifest.cores} cores and this machine grants {len(granted_cpus())}"
         )
+    if lacking := unserved(manifest):
+        raise NotProvedError.of("E1013", lacking, hint="dspec triton install")
     load = Load.model_validate(policy["load"], strict=False)
     environment = clean_environment(bundle / "requirements.txt", manifest.cores, report)
     with tempfile.TemporaryDirectory(prefix="dspec-") as folder:  # numbers asked for now are taken now

@@ -16,6 +16,7 @@ from dspec.compiler.console import progress
 from dspec.compiler.environment import clean_environment
 from dspec.spec.errors import MachineError, SpecError
 from dspec.spec.records import Manifest
+from dspec.targets import runtime
 from dspec.targets.protocol import Environment
 from dspec.targets.shipped.parts import SERVE, parts
 
@@ -27,6 +28,9 @@ def run(options: argparse.Namespace) -> int:
     """The server's own exit code."""
     manifest = read_manifest(options.bundle)
     with tempfile.TemporaryDirectory(prefix="dspec-serve-") as folder:
+        if (served := getattr(runtime(manifest.runtime), "serve", None)) is not None:  # it brings a server of its own
+            environment = _environment(options.bundle, manifest, Path(folder), own=True)
+            return int(served(options.bundle.resolve(), environment, options.host, options.port))
         own = manifest.command[-1] == SERVED
         code = options.bundle.resolve() if own else _beside(options.bundle, Path(folder))
         environment = _environment(options.bundle, manifest, Path(folder), own)

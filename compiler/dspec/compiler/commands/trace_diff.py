@@ -8,7 +8,9 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from dspec.compiler.console import table
-from dspec.compiler.trace_diff import Row, first_apart, read, rows
+from dspec.compiler.trace_diff import Row, first_apart, inside_graph, read, rows
+from dspec.spec.load import Loaded, load
+from dspec.targets import catalogue
 
 HEADINGS = ("value", "type", "difference", "")
 
@@ -16,12 +18,13 @@ HEADINGS = ("value", "type", "difference", "")
 def run(options: argparse.Namespace) -> int:
     """0 where every value agrees, 1 where one parts."""
     first, second = _Named(str(options.first), read(options.first)), _Named(str(options.second), read(options.second))
-    pairs = [(first, second)]
+    pairs, inside = [(first, second)], None
     if options.spec:
-        reference = _Named("PyTorch", _of_pytorch(options, first.trace.request))
-        pairs = [(reference, first), (reference, second)]
+        loaded = load(options.spec, catalogue())
+        reference = _Named("PyTorch", _of_pytorch(loaded, options, first.trace.request))
+        pairs, inside = [(reference, first), (reference, second)], inside_graph(loaded.spec)
     found = [
-        (one.name, other.name, rows(one.trace, other.trace, options.atol, options.rtol, reference=bool(options.spec)))
+        (one.name, other.name, rows(one.trace, other.trace, options.atol, options.rtol, inside=inside))
         for one, other in pairs
     ]
     if options.format == "json":
@@ -36,15 +39,13 @@ class _Named(NamedTuple):
     trace: Any
 
 
-def _of_pytorch(options: argparse.Namespace, request: Any) -> Any:
+def _of_pytorch(loaded: Loaded, options: argparse.Namespace, request: Any) -> Any:
     from dspec.compiler.console import progress
     from dspec.compiler.store import Store
     from dspec.compiler.traced import reference_trace
-    from dspec.spec.load import load
-    from dspec.targets import catalogue
 
     with progress() as report:
-        return reference_trace(load(options.spec, catalogue()), request, Store(root=options.store.resolve()), report)
+        return reference_trace(loaded, request, Store(root=options.store.resolve()), report)
 
 
 def _json(one: str, other: str, found: list[Row]) -> dict[str, object]:

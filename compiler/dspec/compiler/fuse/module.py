@@ -11,11 +11,10 @@ from torch import nn
 from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
 
-from dspec.compiler.capture.answers import Answers
-from dspec.compiler.capture.binding import Call
 from dspec.compiler.capture.flat import Flat
 from dspec.spec.models import StepUse
 from dspec.spec.records import Interface, Port
+from dspec.targets.shipped.forward import Answers, Call
 
 Tensors = dict[str, torch.Tensor]
 

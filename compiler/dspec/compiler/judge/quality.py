@@ -74,6 +74,10 @@ def _judged(entry: Quality, figure: QualityFigure | None) -> tuple[Verdict, list
     parts = [_against_limit(entry, figure), _against_reference(entry, figure)]
     asked = [part for part in parts if part]
     lines = [f"{name}: {line}" for _, line in asked]
+    lines += [f"{name}: {figure.repeated} more labelled fixtures repeat one that counts"] if figure.repeated else []
+    if figure.vacuous:
+        asked = [("fail" if verdict == "fail" else "inconclusive", line) for verdict, line in asked]
+        lines += [f"{name}: shows nothing: {figure.vacuous}"]
     lines += [f"{name}: worse than with PyTorch: {', '.join(figure.lost)}"] if figure.lost else []
     lines += [f"{name}: furthest from the label: {', '.join(figure.missed)}"] if figure.missed else []
     return (worst([verdict for verdict, _ in asked]) if asked else "not asked"), lines

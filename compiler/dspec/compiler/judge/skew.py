@@ -1,29 +1,19 @@
-"""The gate that holds the shipped pipeline against the training-time code, and texts padded against texts alone."""
+"""The gate that holds the shipped pipeline against the training-time code; what padding changes is a part of it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from dspec.compiler.judge.parity import FLOATS, describe, greatest, named, view
+from dspec.compiler.judge.padding import SHOWN, Part, breaks, fixtures, padding
+from dspec.compiler.judge.parity import FLOATS, describe, greatest, view
 from dspec.compiler.judge.question import Question
-from dspec.compiler.policy import BY_DTYPE, EXACT
+from dspec.compiler.policy import EXACT
 from dspec.spec.models import Policy, StepUse, Training
 from dspec.spec.records import Case, Cause, GateVerdict, OutputError, Parting, Skew, SkewCase
-from dspec.targets.shipped.tolerance import broken_by, merge
+from dspec.targets.shipped.tolerance import merge
 
 NOT_ASKED = "no training.preprocess"
-SHOWN = 3  # steps, causes and padded texts that a verdict names
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
-    """One side of the model, or the padding: what was measured, which fixtures fail, and what to say of it."""
-
-    measured: tuple[str, ...] = ()
-    failing: frozenset[str] = frozenset()
-    lines: tuple[str, ...] = ()
 
 
 def skew(question: Question) -> GateVerdict:
@@ -35,7 +25,7 @@ def skew(question: Question) -> GateVerdict:
     if found is None:
         reason = question.measurement.missing.get("skew", "the training-time tensors were not taken here")
         return GateVerdict(gate="skew", verdict="unmeasured", detail=(reason,))
-    parts = [*_sides(question, found), _padding(question, found)]
+    parts = [*_sides(question, found), padding(question, found)]
     failed = any(part.failing for part in parts)
     lines = tuple(line for part in parts for line in part.lines)
     return GateVerdict(
@@ -77,6 +67,7 @@ def _side(
         lines += _where(training, off, steps, [one.name for one in views if one.failing])
         lines += _causes(policies, off, causes)
         lines += [line for one in views for line in one.lines]
+    lines += _apart_all_the_same(training, [case for case in cases if case.id not in failing], steps)
     return Part(measured=tuple(f"{one.name} {one.summary}" for one in views), failing=failing, lines=tuple(lines))
 
 
@@ -95,10 +86,6 @@ def _policy(training: Training, name: str, exact: bool) -> Policy:
     return EXACT if exact else Policy(atol=training.atol, rtol=training.rtol)
 
 
-def _breaks(error: OutputError, policy: Policy) -> list[str]:
-    return broken_by(error.model_dump(mode="json"), policy.model_dump(mode="json"))
-
-
 def _where(
     training: Training, off: Sequence[SkewCase], steps: Sequence[StepUse], names: Sequence[str]
 ) -> Iterator[str]:
@@ -107,13 +94,7 @@ def _where(
     if not yielded:
         yield f"the first that differs: `{names[0]}`; a generator that yields (step id, value) would name the step"
         return
-    parting: dict[str, list[tuple[str, Parting]]] = {}
-    for case in off:
-        first = next(
-            (part for part in case.steps if _breaks(part.error, _policy(training, part.value, part.exact))), None
-        )
-        if first:
-            parting.setdefault(first.step, []).append((case.id, first))
+    parting = _first_apart(training, off)
     order = [step for step in steps if step.id in parting]
     for step in order[:SHOWN]:
         yield f"the first step that differs: `{step.id}` ({step.python or step.use}): {_far(parting[step.id])}{_unseen(step, steps, yielded)}"
@@ -122,13 +103,33 @@ def _where(
         yield f"every step that was yielded agrees; those that were not: {missing}"
 
 
+def _first_apart(training: Training, cases: Sequence[SkewCase]) -> dict[str, list[tuple[str, Parting]]]:
+    """Step → the cases in which it is the first yielded one that differs."""
+    parting: dict[str, list[tuple[str, Parting]]] = {}
+    for case in cases:
+        parts = (part for part in case.steps if breaks(part.error, _policy(training, part.value, part.exact)))
+        if first := next(parts, None):
+            parting.setdefault(first.step, []).append((case.id, first))
+    return parting
+
+
+def _apart_all_the_same(training: Training, agreeing: Sequence[SkewCase], steps: Sequence[StepUse]) -> Iterator[str]:
+    """A step that differs where all that comes of it agrees: no failure, and nothing to keep quiet about."""
+    parting = _first_apart(training, agreeing)
+    for step in [step for step in steps if step.id in parting][:SHOWN]:
+        yield (
+            f"note: the step `{step.id}` ({step.python or step.use}) differs, and what comes of it agrees: "
+            f"{_far(parting[step.id])}"
+        )
+
+
 def _far(parting: Sequence[tuple[str, Parting]]) -> str:
     """How far one step is off: the worst place, or why there is no number; and on how many fixtures."""
     broken = next((f"{part.error.broken} on {case}" for case, part in parting if part.error.broken), "")
     points = merge(
         [point.model_dump(mode="json") | {"case": case} for point in part.error.frontier] for case, part in parting
     )
-    return f"{broken or greatest(points)} ({_count(len(parting))})"
+    return f"{broken or greatest(points)} ({fixtures(len(parting))})"
 
 
 def _unseen(step: StepUse, steps: Sequence[StepUse], yielded: set[str]) -> str:
@@ -141,21 +142,17 @@ def _causes(policies: Mapping[str, Policy], off: Sequence[SkewCase], causes: Seq
     matching = [cause for cause in causes if not _left(cause, policies)]
     for cause in matching[:SHOWN]:
         would = " would match" if cause.step else ""
-        yield f"likely cause: {cause.what}{would} (tested on {_count(len(cause.tried))})"
+        yield f"likely cause: {cause.what}{would} (tested on {fixtures(len(cause.tried))})"
     if not matching and causes:
         best = causes[0]
         whole = {case.id: case.outputs for case in off}
         was = _most((name, error) for case in best.tried for name, error in whole.get(case, {}).items())
         left = _most((name, error) for name, error in best.outputs.items() if name not in exact or error.frontier)
-        yield f"likely part of the cause: {best.what}; the error falls from {was} to {left} (tested on {_count(len(best.tried))})"
+        yield f"likely part of the cause: {best.what}; the error falls from {was} to {left} (tested on {fixtures(len(best.tried))})"
 
 
 def _left(cause: Cause, policies: Mapping[str, Policy]) -> bool:
-    return any(_breaks(error, policies.get(name, EXACT)) for name, error in cause.outputs.items())
-
-
-def _count(fixtures: int) -> str:
-    return f"{fixtures} fixture{'s' if fixtures != 1 else ''}"
+    return any(breaks(error, policies.get(name, EXACT)) for name, error in cause.outputs.items())
 
 
 def _split(question: Question, found: Skew) -> Iterator[str]:
@@ -164,7 +161,7 @@ def _split(question: Question, found: Skew) -> Iterator[str]:
     words = []
     if training.preprocess:
         answers = _most(_errors(found.answers)) if found.answers or not found.cases else "not computed"
-        over = f" on {_count(len(found.answers))}" if found.answers else ""
+        over = f" on {fixtures(len(found.answers))}" if found.answers else ""
         words.append(f"preprocessing {_most(_errors(found.cases))}, in the answers {answers}{over}")
     if parity:
         words.append(f"model {_most(_errors(parity.cases))}")
@@ -182,37 +179,3 @@ def _most(errors: Iterable[tuple[str, OutputError]]) -> str:
     diff, name = max(points, default=(0.0, ""))
     broken = next((f"{name}: {error.broken}" for name, error in found if error.broken), "")
     return broken or (f"max |Δ| {diff:.3g} ({name})" if name else "max |Δ| 0")
-
-
-def _padding(question: Question, found: Skew) -> Part:
-    """A text padded, as in a batch with a longer one, must be answered as it is alone."""
-    if not found.padding:
-        return Part()
-    lines: list[str] = []
-    failing = set()
-    for case in found.padding:
-        for name, error in case.outputs.items():
-            if why := _breaks(error, _of_answers(question, name)):
-                failing.add(case.id)
-                lines.append(f"padding changes the answer: {name} of {case.id}: {'; '.join(why)}")
-    if failing:
-        remedy = (
-            f"the model does not keep to `{found.mask}` (or the padding's side or id is another than in training): a request "
-            "is answered otherwise in a batch than alone; mask the padded positions, or declare padding: none"
-        )
-        lines = [*lines[:SHOWN], remedy]
-        return Part(measured=("padding changes the answer",), failing=frozenset(failing), lines=tuple(lines))
-    points = merge(named(case, error) for case in found.padding for error in case.outputs.values())
-    line = f"padded and alone, {_count(len(found.padding))} are answered alike (`{found.mask}`): {greatest(points)}"
-    return Part(lines=(line,))
-
-
-def _of_answers(question: Question, name: str) -> Policy:
-    """The parity gate's tolerance, without what would need more than the two answers.
-
-    An output of the model alone, which a step in the graph replaced, has that of floats.
-    """
-    found = question.policies.get(name) or question.spec.tolerance.default or BY_DTYPE["float32"]
-    if found.selects:  # where indices point is held by the output that they select from
-        return Policy()
-    return Policy(atol=found.atol, rtol=found.rtol, min_cosine=found.min_cosine)

@@ -47,9 +47,9 @@ class Heard:
         for case in cases:
             self._now = case
             if case.kind == "fixture":
-                self.ours.expected[case.id] = case.expected
+                self.ours.note(case)
             if case.response is not None and case.expected is not None:
-                self.of_golden.expected[case.id] = case.expected
+                self.of_golden.note(case)
                 self.of_golden.answers[case.id] = self._chosen(case.response, case.outputs)
             yield case
 
@@ -107,5 +107,5 @@ def quality_found(heard: Heard, asked: Iterable[Asked], inputs: Mapping[str, Pat
     """
     reference = heard.of_golden
     if "answers" in inputs:
-        reference = Labelled(expected=heard.ours.expected, answers=read_answers(inputs["answers"]))
+        reference = Labelled(expected=heard.ours.expected, same=heard.ours.same, answers=read_answers(inputs["answers"]))
     return found(asked, heard.ours, reference)

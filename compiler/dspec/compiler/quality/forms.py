@@ -17,13 +17,27 @@ def ranking(answer: Any, label: Any) -> list[Any]:
 
     An object names its `label`; a list names them in order, as values or objects with `label`. A vector of
     floats holds a score per class where the label is a whole number: the index of the greatest comes first, and of
-    equal scores the lower index. Anything else is one class. Raises FormError for scores that are not finite.
+    equal scores the lower index. An empty list names none. Anything else is one class. Raises FormError for scores that
+    are not finite.
     """
     value = answer.tolist() if isinstance(answer, np.ndarray | np.generic) else answer
     if _scores(value) and type(label) is int:
         scores = numbers(value)
         return [int(index) for index in np.argsort(-scores, kind="stable")]
-    return [_named(entry) for entry in value] if isinstance(value, list) and value else [_named(value)]
+    return named(value) if isinstance(value, list) else [_named(value)]
+
+
+def named(entries: list[Any]) -> list[Any]:
+    """What each entry of a list names: the `label` of an object, else the entry itself."""
+    return [_named(entry) for entry in entries]
+
+
+def check_same_list(found: Any, label: list[Any]) -> None:
+    """Raise FormError where no answer of this form could equal a label that is a list."""
+    if not isinstance(found, list):
+        raise FormError(f"the answer is {_kind(found)} ({found!r:.60}), and the label is a list")
+    if found and label and not isinstance(found[0], list):
+        check_same_kind(named(found)[0], named(label)[0])
 
 
 def _scores(value: Any) -> bool:

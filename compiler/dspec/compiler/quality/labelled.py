@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dspec.compiler.measure.cases import Expected
 from dspec.compiler.quality.metrics import METRICS, Result, UnfitError
 from dspec.spec.records import QualityFigure, QualityFound
 from dspec.targets.shipped.pipeline import to_json
@@ -64,13 +66,32 @@ def _item(array: Any, declared: Mapping[str, Any], batch: str | None) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Labelled:
-    """Every fixture's label (`expected`, None where it has none), and what answered it."""
+    """Every fixture's label (`expected`, None where it has none), and what answered it.
+
+    Attributes:
+        same: fixture → what enters the model for it, as a digest: two of one digest are one sample, not two.
+    """
 
     expected: dict[str, Any] = field(default_factory=dict)
     answers: Answers = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)
+
+    def note(self, case: Expected) -> None:
+        """A fixture's label, and what enters the model for it."""
+        self.expected[case.id] = case.expected
+        if case.expected is not None:
+            self.same[case.id] = _digest(case.inputs)
 
     def ids(self, of: str) -> list[str]:
-        """The fixtures with a label for `of`, in order."""
+        """The fixtures with a label for `of`, in order; of those that enter alike with the same label, the first."""
+        found: dict[tuple[str, str], str] = {}
+        for name in self.all(of):
+            key = (self.same.get(name, name), json.dumps(label_of(self.expected[name], of), sort_keys=True, default=str))
+            found.setdefault(key, name)
+        return list(found.values())
+
+    def all(self, of: str) -> list[str]:
+        """As `ids`, those that repeat another included."""
         return [name for name, expected in self.expected.items() if label_of(expected, of) is not None]
 
     def result(self, asked: Asked) -> Result:
@@ -82,6 +103,14 @@ class Labelled:
         answers = [self.answers[name][asked.of] for name in ids]
         labels = [label_of(self.expected[name], asked.of) for name in ids]
         return METRICS[asked.metric](answers, labels, asked.k or WITHOUT_K)
+
+
+def _digest(tensors: Mapping[str, Any]) -> str:
+    whole = hashlib.sha256()
+    for name, array in sorted(tensors.items()):
+        whole.update(f"{name} {array.dtype} {array.shape} ".encode())
+        whole.update(array.tobytes())
+    return whole.hexdigest()
 
 
 def found(asked: Iterable[Asked], ours: Labelled, reference: Labelled) -> QualityFound | None:
@@ -113,6 +142,8 @@ def _figure(asked: Asked, ours: Labelled, reference: Labelled) -> QualityFigure:
         changed=len(changed),
         lost=_first(ids, {at: by for at, by in changed.items() if by > 0}),
         missed=_first(ids, {at: fault for at, fault in got.faults.items() if fault > 0}),
+        repeated=len(ours.all(asked.of)) - len(ids),
+        vacuous=got.vacuous or wanted.vacuous,
     )
 
 

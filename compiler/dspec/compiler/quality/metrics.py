@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dspec.compiler.quality.forms import FormError, check_same_kind, numbers, ranking
+from dspec.compiler.quality.forms import FormError, check_same_kind, check_same_list, named, numbers, ranking
 from dspec.compiler.statistics import correlation_bounds, mean_bounds, share_bounds
 from dspec.spec.models import QualityMetric
 
@@ -34,20 +34,23 @@ class Result:
     Attributes:
         low, high: one-sided 95 % bounds; infinite where there are too few fixtures.
         faults: how wrong each fixture that counts is: 1 for a miss and 0 for a hit, or its error; by position.
+        vacuous: why the value shows nothing about the model, whatever it is; else "".
     """
 
     value: float
     low: float
     high: float
     faults: dict[int, float]
+    vacuous: str = ""
 
 
 def accuracy(answers: Sequence[Any], labels: Sequence[Any], k: int = 0) -> Result:
     """The share of answers whose first class equals the label: Σ [answer = label] / n.
 
-    A label that is a list is compared whole, element by element. Bounds: the exact interval of Clopper and Pearson.
+    A label that is a list is compared whole, element by element, with the classes that the answer names. Bounds: the
+    exact interval of Clopper and Pearson.
     """
-    return _share({at: _misses(at, answers, labels, 1) for at in range(len(labels))})
+    return _share({at: _misses(at, answers, labels, 1) for at in range(len(labels))}, _unmoved(answers, labels, 1))
 
 
 def top_k(answers: Sequence[Any], labels: Sequence[Any], k: int) -> Result:
@@ -56,7 +59,7 @@ def top_k(answers: Sequence[Any], labels: Sequence[Any], k: int) -> Result:
     The error rate of ILSVRC (Russakovsky et al., *ImageNet Large Scale Visual Recognition Challenge*, 2015, section
     4.1) is 1 minus this, with k = 5. Bounds: the exact interval of Clopper and Pearson.
     """
-    return _share({at: _misses(at, answers, labels, k) for at in range(len(labels))})
+    return _share({at: _misses(at, answers, labels, k) for at in range(len(labels))}, _unmoved(answers, labels, k))
 
 
 def recall_at_k(answers: Sequence[Any], labels: Sequence[Any], k: int) -> Result:
@@ -69,16 +72,18 @@ def recall_at_k(answers: Sequence[Any], labels: Sequence[Any], k: int) -> Result
     """
     unit = _unit_rows(answers)
     groups = np.array([_group(at, label) for at, label in enumerate(labels)], dtype=object)
-    faults = {}
+    faults, could_miss = {}, False
     for at in range(len(labels)):
         near, same = unit @ unit[at], groups == groups[at]
         same[at] = False
         if same.any():
             others = groups != groups[at]
             faults[at] = float((near[others] >= near[same].max()).sum() >= k)
+            could_miss |= bool(others.sum() >= k)
     if not faults:
         raise UnfitError(None, "no group has two fixtures, so that nothing could be found again")
-    return _share(faults)
+    few = f"no fixture has {k} others of other groups, so that its own group is among the {k} nearest whatever the answers"
+    return _share(faults, "" if could_miss else few)
 
 
 def mean_absolute_error(answers: Sequence[Any], labels: Sequence[Any], k: int = 0) -> Result:
@@ -88,7 +93,13 @@ def mean_absolute_error(answers: Sequence[Any], labels: Sequence[Any], k: int = 
     """
     faults = {at: _distance(at, answers[at], labels[at]) for at in range(len(labels))}
     low, high = mean_bounds(list(faults.values()))
-    return Result(value=float(np.mean(list(faults.values()))), low=max(0.0, low), high=high, faults=faults)
+    return Result(
+        value=float(np.mean(list(faults.values()))),
+        low=max(0.0, low),
+        high=high,
+        faults=faults,
+        vacuous=_constant(answers),
+    )
 
 
 def correlation(answers: Sequence[Any], labels: Sequence[Any], k: int = 0) -> Result:
@@ -101,7 +112,8 @@ def correlation(answers: Sequence[Any], labels: Sequence[Any], k: int = 0) -> Re
     wanted = _standardised([_scalar(at, label) for at, label in enumerate(labels)], "labels")
     value = float(np.clip(np.mean(got * wanted), -1, 1))
     low, high = correlation_bounds(value, len(labels))
-    return Result(value=value, low=low, high=high, faults=dict(enumerate(np.abs(got - wanted).tolist())))
+    few = "two points always lie on a line: r is 1 or -1 whatever the answers" if len(labels) < 3 else ""
+    return Result(value=value, low=low, high=high, faults=dict(enumerate(np.abs(got - wanted).tolist())), vacuous=few)
 
 
 METRICS: dict[QualityMetric, Callable[[Sequence[Any], Sequence[Any], int], Result]] = {
@@ -113,11 +125,28 @@ METRICS: dict[QualityMetric, Callable[[Sequence[Any], Sequence[Any], int], Resul
 }
 
 
-def _share(faults: dict[int, float]) -> Result:
+def _share(faults: dict[int, float], vacuous: str) -> Result:
     n = len(faults)
     hits = n - round(sum(faults.values()))
     low, high = share_bounds(hits, n)
-    return Result(value=hits / n, low=low, high=high, faults=faults)
+    return Result(value=hits / n, low=low, high=high, faults=faults, vacuous=vacuous)
+
+
+def _unmoved(answers: Sequence[Any], labels: Sequence[Any], k: int) -> str:
+    """Why no answer tells fixtures apart: all name the same classes, as they do where k reaches all of them."""
+    if any(isinstance(label, list) for label in labels):
+        return _constant(answers)
+    first = [sorted(map(repr, ranking(answer, label)[:k])) for answer, label in zip(answers, labels, strict=True)]
+    if len(first) < 2 or any(other != first[0] for other in first[1:]):
+        return ""
+    if k == 1:
+        return f"all {len(first)} answers are the same, {first[0][0] if first[0] else 'none'}: nothing tells fixtures apart"
+    return f"the first {k} of all {len(first)} answers name the same {len(first[0])} classes: nothing tells fixtures apart"
+
+
+def _constant(answers: Sequence[Any]) -> str:
+    several = len(answers) > 1 and all(np.array_equal(answer, answers[0]) for answer in answers[1:])
+    return f"all {len(answers)} answers are the same: nothing tells fixtures apart" if several else ""
 
 
 def _misses(at: int, answers: Sequence[Any], labels: Sequence[Any], k: int) -> float:
@@ -125,12 +154,14 @@ def _misses(at: int, answers: Sequence[Any], labels: Sequence[Any], k: int) -> f
     try:
         if isinstance(label, list):
             whole = answers[at].tolist() if isinstance(answers[at], np.ndarray) else answers[at]
-            return float(whole != label)
-        named = ranking(answers[at], label)
-        check_same_kind(named[0], label)
+            check_same_list(whole, label)
+            return float(label not in (whole, named(whole)))
+        classes = ranking(answers[at], label)
+        if classes:  # an answer that names no class, as of nothing found, is a miss
+            check_same_kind(classes[0], label)
     except FormError as error:
         raise UnfitError(at, str(error)) from None
-    return float(label not in named[:k])
+    return float(label not in classes[:k])
 
 
 def _numbers(at: int, value: Any) -> Array:

@@ -28,7 +28,7 @@ def answer_labelled(request: Any, places: Any, inputs: Mapping[str, Path], out: 
     kept = Labelled()
     for case in reference_cases(inputs["reference"], pipeline.fields):
         if case.kind == "fixture":
-            kept.expected[case.id] = case.expected
+            kept.note(case)
             if case.expected is not None:
                 kept.answers[case.id] = _answers(pipeline, case, {one.of for one in asked})
     _check_labels(asked, kept)

@@ -18,6 +18,7 @@ from dspec.targets.shipped import steps
 from dspec.targets.shipped.arrays import Array
 
 CHANNELS = (3, 4)
+SPELT = 4  # numbers of a parameter that a cause spells out
 LENGTHS = 8  # whole numbers tried for a parameter that is one
 
 
@@ -25,6 +26,7 @@ def groups(replay: Replay, numbers: Sequence[int]) -> Iterator[list[Change]]:
     """`numbers`: sizes and ids seen in the training-time tensors, which a parameter may have been."""
     yield [*_choices(replay), *_numbers(replay, numbers)]
     yield [*_twice(replay), *_left_out(replay), *_swapped(replay)]
+    yield [*_neutral(replay)]
     yield [*_channels(replay)]
 
 
@@ -50,6 +52,16 @@ def _numbers(replay: Replay, numbers: Sequence[int]) -> Iterator[Change]:
                     yield _with(replay, at, link, name, value, current)
 
 
+def _neutral(replay: Replay) -> Iterator[Change]:
+    """A mean never subtracted, a deviation or a factor never applied: real numbers as 0 or 1."""
+    for at, link in enumerate(replay.links):
+        for name, current, hint in _parameters(link):
+            if float in _members(hint) and current is not None:
+                for value in (0.0, 1.0):
+                    if value != current:
+                        yield _with(replay, at, link, name, value, current)
+
+
 def _with(replay: Replay, at: int, link: Link, name: str, value: Any, current: Any) -> Change:
     def links() -> list[Link]:
         return [replay.with_params(link, **{name: value})]
@@ -59,6 +71,8 @@ def _with(replay: Replay, at: int, link: Link, name: str, value: Any, current: A
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, float) or (isinstance(value, list | tuple) and len(value) > SPELT):
+        return f"{value:g}" if isinstance(value, float) else f"{len(value)} numbers"
     return "unset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

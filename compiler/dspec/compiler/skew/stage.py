@@ -20,7 +20,6 @@ from dspec.compiler.skew.replay import Replay
 from dspec.compiler.skew.sides import After, Before, Looked, Seen, enter, look
 from dspec.compiler.skew.training import TrainingCode
 from dspec.compiler.stage import Report
-from dspec.spec.errors import Diagnostic
 from dspec.spec.models import Spec
 from dspec.spec.records import Case, Interface, OutputError, Skew
 from dspec.targets.shipped.compare import compare
@@ -28,7 +27,6 @@ from dspec.targets.shipped.errors import RequestError
 from dspec.targets.shipped.pipeline import Pipeline
 
 Side = Literal["preprocess", "postprocess"]
-NOTICED = 1e-3  # of the greatest answer: more than this, and padding changes answers for all to see
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +49,7 @@ class Subject:
 
 
 def skew_stage(request: Any, places: Any, inputs: Mapping[str, Path], out: Path, report: Report) -> dict[str, Any]:
-    """Stage `skew`. Value: a Skew record. Warns where padding changes answers and the model takes no mask."""
+    """Stage `skew`. Value: a Skew record."""
     subject = _subject(request, places, inputs, report)
     nothing = Closure(read=(), distributions=())
     with subject.code.importable():
@@ -63,12 +61,11 @@ def skew_stage(request: Any, places: Any, inputs: Mapping[str, Path], out: Path,
         answers=tuple(_answers(subject, before.far or before.near)) if before else (),
         responses=tuple(after.cases) if after else (),
         causes=tuple(cause for seen in (before, after) if seen for cause in seen.causes),
-        padding=padding if mask else (),
+        padding=padding,
         mask=mask,
     )
     return {
         "value": skew.model_dump(mode="json"),
-        "warnings": () if mask else tuple(_unmasked(padding)),
         "read": loaded.read,
         "distributions": loaded.distributions,
     }
@@ -152,20 +149,3 @@ def _padding(subject: Subject) -> tuple[str, tuple[Case, ...]]:
     )
     with contextlib.closing(subject.cases()) as cases:  # type: ignore[type-var]
         return step.mask, tuple(test.cases(cases))
-
-
-def _unmasked(padding: tuple[Case, ...]) -> Iterator[Diagnostic]:
-    """Models that take no mask and answer otherwise when padded: right alone, wrong in a batch."""
-    for case in padding:
-        for name, error in case.outputs.items():
-            worst = max(error.frontier, key=lambda point: point.diff, default=None)
-            if worst and worst.diff > NOTICED * max(1.0, *(point.ref for point in error.frontier)):
-                yield Diagnostic(
-                    code="E0458",
-                    message=f"padding changes the answer, and the model takes no mask: {name} max |Δ| {worst.diff:.3g} on {case.id}",
-                    key="preprocess",
-                    severity="warning",
-                    hint="give the model an attention mask (outputs: [ids, mask]); or declare padding: none, so that requests "
-                    "of different lengths are never stacked",
-                )
-                return

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 
 from dspec.spec.errors import DspecError, ExportError
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from dspec.spec.errors import SpecError
 from dspec.spec.records import Metric
+from dspec.targets.fastapi.requirements import declared
 from dspec.targets.fastapi.weights import check_memory
-from dspec.targets.protocol import Job
-
-FOLDER, PROGRAM = "model", "model.pt2"
+from dspec.targets.pinned import pinned
+from dspec.targets.protocol import Job, Module
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engine:
-    """`model` as it goes into bundle.json; `module`: the file that runs it."""
+    """`model` as it goes into bundle.json; `modules`: the files that run it; `requirements`: what it imports beside the engine's own library, pinned."""
 
     model: Mapping[str, Any]
-    module: Path
+    modules: tuple[Path, ...]
     toolchain: Mapping[str, str]
     metrics: tuple[Metric, ...]
+    requirements: frozenset[str] = frozenset()
 
 
 def lay_engine(job: Job, out: Path, options: Mapping[str, Any]) -> Engine:
@@ -38,38 +38,51 @@ def _onnxruntime(job: Job, out: Path, options: Mapping[str, Any]) -> Engine:
     (artifact,) = job.artifacts
     check_memory(job, artifact.facts["bytes"], job.options)
     laid = lay_onnx(job, artifact, out, options)
-    return Engine(model=laid.model, module=Path(module), toolchain=artifact.toolchain, metrics=laid.metrics)
-
-
-def _eager(job: Job, out: Path) -> Engine:
-    """The exported program as captured: flat, tensors in and out, readable without any class of the user's."""
-    size = job.program.path.stat().st_size
-    check_memory(job, size, job.options)
-    (out / FOLDER).mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(job.program.path, out / FOLDER / PROGRAM)
-    (out / FOLDER / "graph.txt").write_text(_listing(job.program.path), encoding="utf-8")
-    parameters = sum(_count(tensor.shape) for tensor in job.program.tensors)
     return Engine(
-        model={"path": f"{FOLDER}/{PROGRAM}", "format": "pt2", "bytes": size, "parameters": parameters},
-        module=Path(__file__).with_name("engine_eager.py"),
-        toolchain={"torch": version("torch")},
-        metrics=(
-            Metric(name="model_bytes", value=size, unit="bytes", better="lower"),
-            Metric(name="parameters", value=parameters, unit="numbers"),
-        ),
+        model=laid.model,
+        modules=(Path(module),),
+        toolchain=artifact.toolchain,
+        metrics=laid.metrics,
     )
 
 
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
+def _eager(job: Job, out: Path) -> Engine:
+    from dspec.targets.artifacts.pt2_laid import ENGINE, lay_pt2
+
+    check_memory(job, job.program.path.stat().st_size, job.options)
+    if job.module and not _falls_back(job, job.module):
+        return _sources(job, job.module, out)
+    laid = lay_pt2(job, out)
+    return Engine(
+        model=laid.model,
+        modules=(ENGINE,),
+        toolchain=laid.toolchain,
+        metrics=laid.metrics,
+    )
 
 
-def _listing(path: Path) -> str:
-    """The graph as text: a node per line, what a reviewer can compare."""
-    import torch
+def _falls_back(job: Job, module: Module) -> bool:
+    """Whether the program ships after all: only capture knows of files outside. Raises SpecError where sources are a must."""
+    if module.outside and job.options.eager_from == "sources":
+        raise SpecError.of(
+            "E0522",
+            f"the module's sources can't ship: {', '.join(module.outside[:3])} comes from an editable install",
+            key="options.eager_from",
+            expected="every file of the module in the spec's folder or in a package with a version",
+            hint="install the package from an index, or set `eager_from: program`",
+        )
+    return bool(module.outside)
 
-    graph = torch.export.load(path).graph
-    return "".join(f"{node.op} {node.name} = {node.target}({', '.join(map(str, node.args))})\n" for node in graph.nodes)
+
+def _sources(job: Job, module: Module, out: Path) -> Engine:
+    from dspec.targets.artifacts.sources_laid import MODULES, lay_sources
+
+    needed = declared(job.spec.model.code.requirements)
+    laid = lay_sources(job, module, out)
+    return Engine(
+        model=laid.model,
+        modules=MODULES,
+        requirements=frozenset({*pinned(("numpy", "safetensors", *module.distributions)), *needed}),
+        toolchain=laid.toolchain,
+        metrics=laid.metrics,
+    )

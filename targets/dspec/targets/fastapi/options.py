@@ -13,7 +13,9 @@ class Options:
     """What computes, and how the service is run.
 
     Attributes:
-        engine: `onnxruntime` (one ONNX graph), or `eager` (PyTorch runs the exported program, in inference mode).
+        engine: `onnxruntime` (one ONNX graph), or `eager` (PyTorch, in inference mode).
+        eager_from: with `eager`: `sources` runs your module from its own files, `program` the exported program; `auto` takes the
+            sources where they can ship.
         workers: processes that hold the model; workers times threads are no more than the cores granted.
         max_batch: requests that run through the model at once, at most; bounded by the dim that counts items.
         max_delay_ms: how long a request waits for others that have already arrived; under light load none waits.
@@ -32,6 +34,7 @@ class Options:
     """
 
     engine: Literal["onnxruntime", "eager"] = "onnxruntime"
+    eager_from: Literal["auto", "sources", "program"] = "auto"
     workers: int = 1
     max_batch: int = 16
     max_delay_ms: float = 2.0

@@ -2,52 +2,40 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, requires, version
+from collections.abc import Iterable
+
+from dspec.spec.errors import SpecError
+from dspec.targets.pinned import ENGINES, installed, pinned
 
 SERVER = ("fastapi", "uvicorn", "orjson", "prometheus-client", "python-multipart", "numpy")
 # Faster event loop and parser, which uvicorn takes where they are there. The building machine need not have them.
 FASTER = {"httptools": "0.9.0", "uvloop": "0.23.0"}
-ENGINES = {"onnxruntime": ("onnxruntime",), "eager": ("torch",)}
-# onnxruntime declares more than its CPU sessions import.
-ALONE = frozenset(("onnxruntime",))
 
 
 def requirements(engine: str) -> tuple[str, ...]:
     """Exact versions, those of this machine: the server's and the engine's."""
-    return tuple(sorted({*server_requirements(), *_pinned(ENGINES[engine])}))
+    return tuple(sorted({*server_requirements(), *pinned(ENGINES[engine])}))
 
 
 def server_requirements() -> tuple[str, ...]:
     """Exact versions, those of this machine. Raises PackageNotFoundError where it lacks one."""
-    return tuple(sorted({*_pinned(SERVER), *(f"{name}=={_installed(name) or pin}" for name, pin in FASTER.items())}))
+    return tuple(sorted({*pinned(SERVER), *(f"{name}=={installed(name) or pin}" for name, pin in FASTER.items())}))
 
 
-def _pinned(names: tuple[str, ...]) -> set[str]:
-    return {f"{name}=={version(name).partition('+')[0]}" for name in closure(names)}
-
-
-def closure(names: tuple[str, ...]) -> set[str]:
-    """The distributions and everything they require here, extras left out."""
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
+def declared(lines: Iterable[str]) -> set[str]:
+    """Pins of the user's, with all they require here. Raises SpecError E0523 where another version, or none, is installed."""
     found: set[str] = set()
-    waiting = {canonicalize_name(name) for name in names}
-    while waiting:
-        name = waiting.pop()
-        found.add(name)
-        if name in ALONE:
-            continue
-        needed = (Requirement(line) for line in requires(name) or ())
-        wanted = {
-            canonicalize_name(one.name) for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})
-        }
-        waiting |= wanted - found
-    return {str(name) for name in found}
-
-
-def _installed(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
+    for line in lines:
+        name, _, wanted = (part.strip() for part in line.partition("=="))
+        here = installed(name)
+        if here.partition("+")[0] != wanted.partition("+")[0]:
+            raise SpecError.of(
+                "E0523",
+                f"model.code.requirements pins {name}=={wanted}, and "
+                + (f"the module was captured with {here}" if here else "it is not installed here"),
+                key="model.code.requirements",
+                expected="the version that the module's answers were taken with",
+                hint=f"pip install {name}=={wanted}, or pin what is installed",
+            )
+        found |= pinned((name,))
+    return found

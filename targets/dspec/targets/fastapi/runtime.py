@@ -12,6 +12,7 @@ from typing import Any
 
 from dspec.spec.errors import SpecError
 from dspec.spec.models import Spec, Target
+from dspec.targets.fastapi.eager_from import refused, taken
 from dspec.targets.fastapi.options import SERVE, Options
 from dspec.targets.fastapi.refusals import option, refusals
 from dspec.targets.protocol import Candidate, Environment, Job, Lowered, Session, Wanted
@@ -25,10 +26,7 @@ REASONS = {
         "engine onnxruntime: one ONNX graph, the same file as runtime onnxruntime ships",
         "no torch where it runs",
     ),
-    "eager": (
-        "engine eager: PyTorch runs the exported program in inference mode, float32 as captured",
-        "the exported program, not the module's sources: the weights and code that were proved, and no user class to import",
-    ),
+    "eager": ("engine eager: PyTorch in eval and inference mode, float32 as captured",),
 }
 
 
@@ -40,18 +38,25 @@ class FastApi:
 
     def candidates(self, spec: Spec, target: Target) -> tuple[Candidate, ...]:
         """The engine that the target asks for. Raises SpecError with every refusal."""
-        found = refusals(spec, target)
+        found = (*refusals(spec, target), *refused(spec, target))
         if found:
             raise SpecError(found)
         engine = option(target, "engine")
+        eager = taken(spec, target) if engine == "eager" else None
         wanted = Wanted(builder="onnx", options={"opset": int(option(target, "opset"))})
         workers = option(target, "workers")
         reasons = (
             *REASONS[engine],
+            *((eager.why,) if eager else ()),
             f"{workers} worker{'s' if workers > 1 else ''} apart from the web process, batches of up to {option(target, 'max_batch')}",
         )
         artifacts = (wanted,) if engine == "onnxruntime" else ()
-        return (Candidate(runtime=self.name, engine=engine, variant="fp32", artifacts=artifacts, reasons=reasons),)
+        module = eager is not None and eager.sources
+        return (
+            Candidate(
+                runtime=self.name, engine=engine, variant="fp32", artifacts=artifacts, reasons=reasons, module=module
+            ),
+        )
 
     def missing(self) -> tuple[str, ...]:
         """Distributions that lowering needs and this machine lacks."""
@@ -69,15 +74,18 @@ class FastApi:
         return found if len(found) > 1 else {}
 
     def lower(self, job: Job, out: Path) -> Lowered:
-        """Lay out the model for its engine, the server and a Dockerfile.
+        """Lay out the model for its engine, the server, a Dockerfile and Kubernetes manifests.
 
         Raises:
             ExportError: E0511, E0512, E0513: this ONNX Runtime can't run the graph.
-            SpecError: E0520: the workers' weights are more than the memory granted.
+            SpecError: E0520: the workers' weights are more than the memory granted; E0522, E0523: sources that can't ship, or
+                with another version of a package than they ran with here.
         """
         from dspec.targets.fastapi.dockerfile import dockerfile
         from dspec.targets.fastapi.engines import lay_engine
         from dspec.targets.fastapi.requirements import requirements
+        from dspec.targets.kubernetes.lay import lay_kubernetes
+        from dspec.targets.kubernetes.serving import service_serving
         from dspec.targets.shipped.parts import SERVE as SERVER_FILES
         from dspec.targets.shipped.parts import __file__ as parts
 
@@ -87,12 +95,14 @@ class FastApi:
         if options.engine == "onnxruntime":
             engine |= {name: values[name] for name in OF_ONNXRUNTIME}
         laid = lay_engine(job, out, engine)
-        (out / "Dockerfile").write_text(dockerfile(job.spec.name, f"{sys.version_info.major}.{sys.version_info.minor}"))
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        (out / "Dockerfile").write_text(dockerfile(job.spec.name, python, options.engine))
+        lay_kubernetes(out, job, service_serving(deadline_ms=options.deadline_ms, workers=options.workers))
         return Lowered(
             model=laid.model,
             command=COMMAND,
-            modules=(*(Path(parts).parent / name for name in SERVER_FILES), laid.module),
-            requirements=requirements(options.engine),
+            modules=(*(Path(parts).parent / name for name in SERVER_FILES), *laid.modules),
+            requirements=tuple(sorted({*requirements(options.engine), *laid.requirements})),
             options={**engine, "serve": {name: values[name] for name in SERVE}},
             toolchain=laid.toolchain,
             metrics=laid.metrics,

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from dspec.spec.errors import DspecError, GateError, MachineError
-from dspec.targets.fastapi.connection import Connection, Response
+from dspec.targets.connection import Connection, Response
 from dspec.targets.protocol import Answer, Environment
+from dspec.targets.rows import row_of
 from dspec.targets.session import ANSWER_S, LACKING, LAST_LINES, START_S, STOP_S, ended, start_process
 from dspec.targets.shipped.serve.datatypes import BYTES, DTYPES, NAMES, field_datatype
 
@@ -125,7 +126,7 @@ class HttpSession:
     def _traced(self, request: Mapping[str, Any], company: int) -> dict[str, Any]:
         interface = self._manifest["interface"]
         wanted = (*(DOOR + name for name in interface["inputs"]), *(MODEL + name for name in interface["outputs"]))
-        inputs = [(name, field_datatype(field), _row(field, request[name])) for name, field in self._fields.items()]
+        inputs = [(name, field_datatype(field), row_of(field, request[name])) for name, field in self._fields.items()]
         return self._infer(self._manifest["name"], inputs, wanted, company)
 
     def _infer(
@@ -267,17 +268,6 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"base64": base64.b64encode(value).decode()}
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-def _row(field: Mapping[str, Any], value: Any) -> Any:
-    """A field's value as a tensor of one row."""
-    if field["type"] == "tensor":
-        return np.asarray(value)[np.newaxis]
-    if field["type"] == "number":
-        return np.array([value], np.float64)
-    if isinstance(value, str) and field["type"] == "text":
-        return [value.encode()]
-    return [bytes(value)] if isinstance(value, (bytes, bytearray, memoryview)) else [json.dumps(value).encode()]
 
 
 def _tensors(found: Response) -> dict[str, Any]:

@@ -60,3 +60,12 @@ def kind(value: Any) -> str:
         return f"the number {value}"
     names: dict[Any, str] = {str: "a text", list: "a list", tuple: "a list", dict: "an object"}
     return names.get(type(value), f"a value of type {type(value).__name__}")
+
+
+def first_bytes(data: bytes) -> str:
+    """What bytes are that no decoder knows: for `found` of an error."""
+    if not data:
+        return "no bytes"
+    if data.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer instead of the file"
+    return f"{len(data)} bytes that begin with {data[:8]!r}"

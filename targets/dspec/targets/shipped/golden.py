@@ -4,7 +4,7 @@
     index.json            {"fixtures": [{"id", "folder"}]}
     0000/request.json     the request in JSON form, its files beside it
     0000/answer.json      {"outputs": {name: {"dtype", "shape", "data"}}, "response": {…}}
-    0000/trace.npz        "NN.<step>.<value>" in order, and "door.<input>" with batch axis
+    0000/trace.npz        "NN.<step>.<value>" in order (values.py), and "door.<input>" with batch axis
     0000/caller/          where the caller does some of the steps: the raw request, the whole response (contract.py);
                           request.json is then what crosses from the caller to the bundle
 
@@ -26,11 +26,12 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import NUMBERS, Array, dtype
+from .arrays import Array, dtype
 from .contract import ANSWER, FOLDER, REQUEST, VALUES, Contract, altered, note
 from .errors import GoldenError
 from .pipeline import to_json
 from .request import array_from_npy
+from .values import packed_steps, unpacked_steps
 
 DOOR = "door."
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip archive can say: the same on any day
@@ -47,7 +48,7 @@ class Golden:
         request: in JSON form; its file fields name entries of `files`.
         outputs: the reference's, batch axis included.
         response: fields as the reference gives them, arrays without batch axis or plain JSON.
-        trace: (step id, value name, value) in order; only arrays are kept.
+        trace: (step id, value name, value) in order; what has no JSON form is not kept.
         door: tensors at the model's door, batch axis included.
         files: path relative to the request → content; empty when read.
         folder: where request and files lie; None before they are written.
@@ -125,12 +126,7 @@ def _write_item(folder: Path, item: Golden) -> None:
         _write_contract(folder / FOLDER, item.id, item.contract)
     outputs = {name: array_to_json(array) for name, array in item.outputs.items()}
     _write_json(folder / "answer.json", {"outputs": outputs, "response": to_json(item.response)})
-    arrays = {
-        f"{number:02d}.{step}.{name}": value
-        for number, (step, name, value) in enumerate(item.trace)
-        if isinstance(value, np.ndarray) and value.dtype.kind in NUMBERS
-    }
-    write_npz(folder / "trace.npz", arrays | {DOOR + name: at for name, at in item.door.items()})
+    write_npz(folder / "trace.npz", packed_steps(item.trace) | {DOOR + name: at for name, at in item.door.items()})
 
 
 def _write_files(folder: Path, fixture: str, files: Mapping[str, bytes]) -> None:
@@ -195,7 +191,7 @@ def _read_item(golden: Path, entry: Any) -> Golden:
             request=_read_json(folder / "request.json"),
             outputs=outputs,
             response=answer["response"],
-            trace=[_traced(key, array) for key, array in arrays.items() if key[:1].isdigit()],
+            trace=unpacked_steps(arrays),
             folder=folder,
             door={k.removeprefix(DOOR): a for k, a in arrays.items() if k.startswith(DOOR)},
             contract=_read_contract(folder / FOLDER, arrays) if (folder / FOLDER).is_dir() else None,
@@ -236,13 +232,6 @@ def read_npz(path: Path) -> dict[str, Array]:
             return {entry.filename.removesuffix(".npy"): array_from_npy(archive.read(entry)) for entry in entries}
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise GoldenError(f"{_short(path)} can't be read: {type(error).__name__}: {error}") from error
-
-
-def _traced(key: str, array: Array) -> tuple[str, str, Array]:
-    # Step ids and value names may hold dots; what stands between first and last is the step.
-    _, _, rest = key.partition(".")
-    step, _, name = rest.rpartition(".")
-    return step, name, array
 
 
 def _short(path: Path) -> str:

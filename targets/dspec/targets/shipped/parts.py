@@ -24,6 +24,7 @@ COMMON = (
     "nested.py",
     "pipe.py",
     "pipeline.py",
+    "replay.py",
     "request.py",
     "runner.py",
     "selection.py",
@@ -32,6 +33,7 @@ COMMON = (
     "steps/__init__.py",
     "tolerance.py",
     "trace.py",
+    "values.py",
 )
 # The server, beside COMMON.
 SERVE = (
@@ -59,6 +61,8 @@ SERVE = (
     "serve/wire.py",
     "serve/worker.py",
 )
+# Beside COMMON where the user's own module is called.
+FORWARD = ("forward.py",)
 # What a step's file imports beside COMMON.
 BESIDE: dict[str, tuple[str, ...]] = {
     "argmax": ("scores.py",),
@@ -71,7 +75,7 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "log_mel": ("mel.py",),
     "lookup": ("cells.py",),
     "nms": ("scores.py",),
-    "normalize": ("intervals.py",),
+    "normalize": ("intervals.py", "per_column.py"),
     "pad": ("pixels.py",),
     "resize": ("opencv.py", "pixels.py"),
     "scale": ("intervals.py",),

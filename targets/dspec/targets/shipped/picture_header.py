@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .errors import first_bytes
+
 MAGIC = {"PNG": (0, b"\x89PNG\r\n\x1a\n"), "JPEG": (0, b"\xff\xd8\xff"), "WebP": (8, b"WEBP")}
 _14_BITS = (1 << 14) - 1
 
@@ -26,11 +28,7 @@ def webp_size(data: bytes) -> tuple[int, int]:
 
 def words(data: bytes) -> str:
     """What bytes are that no decoder takes: what an error says was found."""
-    if not data:
-        return "no bytes"
-    if data.startswith(b"version https://git-lfs"):
-        return "a Git LFS pointer instead of the file"
     for name, (at, magic) in MAGIC.items():
         if data[at : at + len(magic)] == magic:
             return f"a damaged {name} of {len(data)} bytes, whose header can't be read"
-    return f"{len(data)} bytes that begin with {data[:8]!r}"
+    return first_bytes(data)

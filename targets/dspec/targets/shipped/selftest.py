@@ -1,4 +1,4 @@
-"""The self-test: replay the golden vectors, twice, and hold the answers to policy.json."""
+"""The self-test: replay the golden vectors, twice, hold the value after every step to them, and the answers to policy.json."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from .compare import compare, compare_outputs
 from .errors import BundleError, RequestError
 from .golden import Golden, altered_contract, read_golden, read_policy
-from .pipeline import to_json
+from .pipeline import Trace, to_json
+from .replay import first_apart
 from .request import read_request
 from .runner import Bundle
 from .tolerance import broken_by
@@ -79,9 +80,11 @@ class _Report:
 
 
 def _replay(bundle: Bundle, item: Golden, call: int, report: _Report) -> None:
+    trace: Trace = []
+    after: Trace = []
     try:
-        outcome = bundle.ask(read_request(bundle.pipeline.fields, item.request, item.folder))
-        response = to_json(bundle.pipeline.after(item.outputs))
+        outcome = bundle.ask(read_request(bundle.pipeline.fields, item.request, item.folder), trace)
+        response = to_json(bundle.pipeline.after(item.outputs, after))
     except (RequestError, BundleError) as error:
         report.break_off(item.id, "no answer", [str(error)])
         return
@@ -89,6 +92,8 @@ def _replay(bundle: Bundle, item: Golden, call: int, report: _Report) -> None:
     outputs, valid = compare_outputs(item.outputs, outcome.outputs, report.tolerance, item.door)
     found = {"outputs": outputs, "door": door, "valid": valid}
     report.cases.append({"id": item.id, "kind": "fixture", "call": call, **found})
+    before = trace[: len(trace) - len(after)]
+    report.break_off(item.id, *first_apart(item.trace, before, after, differences))
     for name, parted in door.items():
         rule = EXACT if item.door[name].dtype.kind == "f" else SAME
         report.break_off(item.id, f"input {name}", broken_by(parted, rule))

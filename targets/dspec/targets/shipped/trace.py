@@ -1,7 +1,7 @@
 """A trace: one request, the value after every step, and the answer, in one .npz file.
 
 request                uint8: the request as JSON, its files within
-NN.<step>.<value>      what each step before the model gave: arrays, and texts as their UTF-8 bytes
+NN.<step>.<value>      what each step before the model gave; `… (json)` where it is no array (values.py)
 door.<input>           the tensors at the model's door, batch axis included
 output.<output>        what the model gave
 NN.<step>.<value>      what each step after the model gave
@@ -18,20 +18,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import NUMBERS, Array
+from .arrays import Array
 from .errors import BundleError
 from .golden import DOOR, read_npz, write_npz
 from .pipeline import Trace, to_json
+from .values import packed_steps, unpacked
 
 OUTPUT = "output."
 REQUEST, RESPONSE = "request", "response"
 
 
 class Traced(NamedTuple):
-    """A trace that was read: `values` in order by `<step>.<value>`, `door.<input>`, `output.<output>`."""
+    """A trace that was read: `values` in order by `<step>.<value>`, `door.<input>`, `output.<output>`; arrays, or JSON."""
 
     request: dict[str, Any] | None
-    values: dict[str, Array]
+    values: dict[str, Any]
     response: Any
 
 
@@ -48,13 +49,14 @@ def write_trace(
 
     `before` counts the values of `trace` that come before the model.
     """
-    steps = [(f"{number:02d}.{step}.{name}", _array(value)) for number, (step, name, value) in enumerate(trace)]
+    steps = packed_steps(trace)
+    first = packed_steps(trace[:before])
     arrays = {
         REQUEST: _packed(to_raw(request)),
-        **{key: value for key, value in steps[:before] if value is not None},
+        **first,
         **{DOOR + name: array for name, array in door.items()},
         **{OUTPUT + name: array for name, array in outputs.items()},
-        **{key: value for key, value in steps[before:] if value is not None},
+        **{key: value for key, value in steps.items() if key not in first},
         RESPONSE: _packed(to_json(response)),
     }
     write_npz(path, arrays)
@@ -64,10 +66,10 @@ def read_trace(path: Path) -> Traced:
     """A trace, or the trace.npz of a golden vector; GoldenError where the file is neither."""
     arrays = read_npz(path)
     request, response = (_unpacked(path, arrays.pop(key, None)) for key in (REQUEST, RESPONSE))
-    values: dict[str, Array] = {}
+    values: dict[str, Any] = {}
     for key, array in arrays.items():
-        name = key.partition(".")[2] if key[:1].isdigit() else key
-        values[f"{name} (after the model)" if name in values else name] = array
+        name, value = _value(path, key, array)
+        values[f"{name} (after the model)" if name in values else name] = value
     return Traced(request, values, response)
 
 
@@ -85,13 +87,14 @@ def _raw(value: Any) -> Any:
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else to_json(value)
 
 
-def _array(value: Any) -> Array | None:
-    """What an .npz holds of a value, without a pickle: arrays of numbers, texts; nothing of the rest."""
-    if isinstance(value, np.ndarray):
-        return value if value.dtype.kind in NUMBERS else None
-    if isinstance(value, str):
-        return np.frombuffer(value.encode("utf-8", "surrogatepass"), np.uint8)
-    return np.asarray(value) if isinstance(value, (bool, int, float)) else None
+def _value(path: Path, key: str, array: Array) -> tuple[str, Any]:
+    if not key[:1].isdigit():
+        return key, array
+    try:
+        whole, value = unpacked(key, array)
+    except ValueError as error:
+        raise BundleError(f"{path.name} is no trace: {error}") from error
+    return whole.partition(".")[2], value
 
 
 def _packed(value: Any) -> Array:

@@ -11,7 +11,10 @@ from dspec.targets.shipped.steps.softmax import Softmax
 
 
 class Twin(nn.Module):
-    """Within a few units in the last place of float32: another exp, and sums in another order."""
+    """Within a few units in the last place of float32: the step's own order, with another exp and sums in another order.
+
+    The greatest score is subtracted before the division: after it, what rounding leaves of scores / 0.07 is multiplied.
+    """
 
     atol: ClassVar[float] = 1e-7
     rtol: ClassVar[float] = 2e-6
@@ -23,7 +26,9 @@ class Twin(nn.Module):
 
     def forward(self, scores: torch.Tensor) -> torch.Tensor:
         given = scores.to(torch.float32)
-        return torch.softmax(given if self.temperature == 1 else given / self.temperature, self.axis)
+        if self.temperature != 1:
+            given = (given - given.amax(self.axis, keepdim=True)) / self.temperature
+        return torch.softmax(given, self.axis)
 
 
 TWIN = Twin

@@ -11,10 +11,13 @@ from dspec.targets.shipped.steps.unit_variance import UnitVariance
 
 
 class Twin(nn.Module):
-    """Within one unit in the last place of float32: float64 sums in another order."""
+    """Within 2e-6 of a value: the step sums the squares in float32, whose error grows with their count.
+
+    Measured: 3e-7 over 16,000 samples, 6e-7 over 160,000, 1.3e-6 over 480,000.
+    """
 
     atol: ClassVar[float] = 1e-7
-    rtol: ClassVar[float] = 2e-7
+    rtol: ClassVar[float] = 2e-6
 
     def __init__(self, step: UnitVariance) -> None:
         super().__init__()

@@ -3,31 +3,31 @@
 import sys
 
 import litserve as ls
-from common import Model
+from common import open_model
 
 
-class Embedder(ls.LitAPI):
+class Peer(ls.LitAPI):
     def setup(self, device):
-        self.model = Model()
+        self.model = open_model()
 
     def decode_request(self, request):
-        return request["text"]
+        return request["item"]
 
     def batch(self, inputs):
         return inputs
 
-    def predict(self, texts):
-        return self.model.embed(texts)
+    def predict(self, items):
+        return self.model.answers(items)
 
     def unbatch(self, output):
         return list(output)
 
     def encode_response(self, output):
-        return {"embedding": output.tolist()}
+        return {"answer": output.tolist()}
 
 
 if __name__ == "__main__":
-    api = Embedder(max_batch_size=16, batch_timeout=0.002)
+    api = Peer(max_batch_size=16, batch_timeout=0.002)
     ls.LitServer(api, accelerator="cpu", workers_per_device=1).run(
         port=int(sys.argv[1]), generate_client_file=False, log_level="warning"
     )

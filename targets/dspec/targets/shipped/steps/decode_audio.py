@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from ..errors import first_bytes
 from ..step import AUDIO_BYTES, SOUND, RequestError, Sound, Value, accept
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _check_whole(data: bytes) -> None:
     if data[:4] == b"fLaC":
         return _check_flac(data)
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
-        raise RequestError("", _what(data), WANTED)
+        raise RequestError("", first_bytes(data), WANTED)
     # libsndfile takes what is there of a wav that was cut off, and says nothing.
     at = 12
     for _ in range(MOST_CHUNKS):
@@ -150,14 +151,6 @@ def _check_flac(data: bytes) -> None:
 def _reason(error: Exception) -> str:
     """The words of libsndfile, without the name of the object it read from."""
     return str(getattr(error, "error_string", error)).removeprefix("Error : ").rstrip(".")
-
-
-def _what(data: bytes) -> str:
-    if not data:
-        return "no bytes"
-    if data.startswith(b"version https://git-lfs"):
-        return "a Git LFS pointer instead of the file"
-    return f"{len(data)} bytes that begin with {data[:8]!r}"
 
 
 STEP = DecodeAudio

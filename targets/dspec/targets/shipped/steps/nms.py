@@ -16,7 +16,8 @@ class Nms:
 
     Takes boxes [n, 4] as corners (see `boxes`) and scores [n] or [n, classes]; gives a list of {label, index, score,
     box}, best first; `index` is the class. A box is dropped when its intersection over union with a kept one is above
-    `iou`. Of equal scores the lower row comes first, then the lower class. Computed in float64; a NaN is an error.
+    `iou`. Of equal scores the lower row comes first, then the lower class. Computed in float64; a NaN is an error, and so
+    is a corner at infinity of a box that counts (one below `min_score` is left out whatever its corners).
 
     Attributes:
         iou: the greatest intersection over union that two kept boxes may have, 0 to 1.
@@ -73,6 +74,7 @@ class Nms:
         def nms(boxes: Any, scores: Any) -> Any:
             corners, table = _checked(boxes, scores, labels)
             rows, classes, values = self._candidates(table)
+            _check_finite(corners[rows])
             kept = self._kept(corners[rows], classes)
             return [
                 ({"label": labels[classes[at]]} if labels else {})
@@ -86,7 +88,8 @@ class Nms:
         """(row, class, score) of what is above the least score, best first."""
         import numpy as np
 
-        counts = table >= np.asarray(self.min_score, table.dtype)
+        # In the scores' own float; whole numbers are held against the number as it is written, not cut to one of theirs.
+        counts = table >= (np.asarray(self.min_score, table.dtype) if table.dtype.kind == "f" else self.min_score)
         if self.background is not None:
             counts[:, self.background] = False
         rows, classes = np.nonzero(counts)
@@ -116,17 +119,21 @@ class Nms:
 
 
 def _checked(boxes: Any, scores: Any, labels: tuple[str, ...]) -> tuple[Any, Any]:
-    import numpy as np
 
     corners, table = checked(boxes), checked(scores)
     table = table.reshape(-1, 1) if table.ndim == 1 else table
     if corners.ndim != 2 or corners.shape[1] != 4 or table.ndim != 2 or len(corners) != len(table):
         raise ValueError(f"boxes of shape {list(corners.shape)} and scores of shape {list(table.shape)}")
-    if not np.isfinite(corners).all():
-        raise ValueError("a box has a corner at infinity")
     if labels and len(labels) != table.shape[1]:
         raise ValueError(f"{len(labels)} labels for {table.shape[1]} classes")
     return corners, table
+
+
+def _check_finite(corners: Any) -> None:
+    import numpy as np
+
+    if not np.isfinite(corners).all():
+        raise ValueError("a box that counts has a corner at infinity")
 
 
 def _iou(corner: Any, area: Any, others: Any, areas: Any) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from ..intervals import Interval, mapped, single, words
+from ..per_column import several
 from ..step import IMAGE, TENSOR, RequestError, Value, accept
 
 CHANNEL = {"hwc": -1, "chw": -3}
@@ -36,7 +37,7 @@ class Normalize:
 
     def flow(self, value: Value) -> tuple[Value, ...]:
         accept(value, IMAGE, TENSOR)
-        mean, std = _several(self.mean), _several(self.std)
+        mean, std = several(self.mean), several(self.std)
         if not mean or not std or not all(map(math.isfinite, mean + std)) or min(std) <= 0:
             raise ValueError("mean and std are finite numbers, std above 0")
         if value.kind == IMAGE and self.layout != "hwc":
@@ -59,7 +60,7 @@ class Normalize:
         """The least and the greatest of any channel; ValueError where the units can't be those of what comes in."""
         if found is None:
             return None
-        mean, std = _several(self.mean), _several(self.std)
+        mean, std = several(self.mean), several(self.std)
         _check_units(found, mean, std)
         width = max(len(mean), len(std))
         each = [_ends(found, mean[at % len(mean)], std[at % len(std)]) for at in range(width)]
@@ -68,7 +69,7 @@ class Normalize:
     def open(self) -> Callable[[Any], Any]:
         import numpy as np
 
-        mean, std = (self._array(np, _several(numbers)) for numbers in (self.mean, self.std))
+        mean, std = (self._array(np, several(numbers)) for numbers in (self.mean, self.std))
         count = max(mean.size, std.size)
 
         def normalize(value: Any) -> Any:
@@ -94,10 +95,6 @@ class Normalize:
 
 def _repeated(np: Any, numbers: Any, columns: int) -> Any:
     return np.tile(numbers, columns) if numbers.size > 1 and columns != 1 else numbers
-
-
-def _several(numbers: float | tuple[float, ...]) -> tuple[float, ...]:
-    return (float(numbers),) if isinstance(numbers, (int, float)) else tuple(numbers)
 
 
 def _ends(found: Interval, mean: float, std: float) -> Interval:

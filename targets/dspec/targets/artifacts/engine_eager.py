@@ -1,4 +1,4 @@
-"""PyTorch, eager: the exported program in inference mode. Travels in bundles as `dspec_bundle/engine_eager.py`."""
+"""PyTorch, eager: the exported program or the user's own module, in inference mode. Travels in bundles as `dspec_bundle/engine_eager.py`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _own(array: Array) -> Array:
 
 
 def open_engine(folder: Path, manifest: Mapping[str, Any]) -> Eager:
-    """The exported program of the bundle, its weights loaded; EngineError where it can't be read."""
+    """The module of the bundle, its weights loaded; EngineError where it can't be read."""
     options = manifest["options"]
     unknown = sorted(set(options) - KNOWN)
     if unknown:
@@ -48,17 +48,29 @@ def open_engine(folder: Path, manifest: Mapping[str, Any]) -> Eager:
     threads = int(options.get("intra_op_threads") or cores)
     torch.set_num_threads(threads)
     path = folder / manifest["model"]["path"]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            module = torch.export.load(path).module(check_guards=False)  # the door has checked every size
-    except Exception as error:
-        raise EngineError(f"PyTorch can't load {path.name}: {type(error).__name__}: {error}") from error
+    own = manifest["model"].get("format") == "sources"
+    module = _from_sources(path) if own else _from_program(path)
     interface = manifest["interface"]
     facts = {
         "engine": f"torch {torch.__version__}",
         "provider": "eager",
+        "module": "from its sources" if own else "the exported program",
         "cores": str(cores),
         "intra_op_threads": str(threads),
     }
     return Eager(module, tuple(interface["inputs"]), tuple(interface["outputs"]), facts)
+
+
+def _from_sources(path: Path) -> Any:
+    from .source_module import open_module  # noqa: TID252
+
+    return open_module(path)
+
+
+def _from_program(path: Path) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.export.load(path).module(check_guards=False)  # the door has checked every size
+    except Exception as error:
+        raise EngineError(f"PyTorch can't load {path.name}: {type(error).__name__}: {error}") from error

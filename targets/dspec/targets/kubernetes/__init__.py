@@ -1,0 +1,1 @@
+"""Kubernetes manifests of a service: not a runtime, but what runtimes that serve lay beside their bundle."""

@@ -1,0 +1,1 @@
+"""The runtime `triton`: a model repository that a stock server loads."""

@@ -1,0 +1,1 @@
+"""Which architectures build and prove: `python -m tests.coverage` prints the table."""
