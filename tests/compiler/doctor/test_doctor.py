@@ -62,7 +62,9 @@ def test_this_machine(asked: Callable[..., tuple[int, dict[str, Any]]]) -> None:
     assert found["profiles"].keys() == PROFILES.keys()
     assert found["profiles"]["host"] is None
     assert found["profiles"]["ios-arm64"] == "ios-arm64 is ios, this machine is linux"
-    assert found["runtimes"] == [{"name": name, "missing": [], "install": ""} for name in ("fastapi", "onnxruntime")]
+    assert found["runtimes"] == [
+        {"name": name, "missing": [], "install": ""} for name in ("executorch", "fastapi", "onnxruntime", "triton")
+    ]
     assert {one["name"] for one in found["programs"]} == {"git", "Triton", "docker", "Chromium", "chromedriver"}
     assert all(one["free"] > 0 for one in found["disks"])
     assert found["targets"] == []

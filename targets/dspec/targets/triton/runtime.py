@@ -84,6 +84,8 @@ class Triton:
         Raises:
             ExportError: E0511, E0512, E0513: this ONNX Runtime can't run the graph; E1005: the ensemble's parts do not fit.
         """
+        from dspec.targets.kubernetes.lay import lay_kubernetes
+        from dspec.targets.kubernetes.serving import triton_serving
         from dspec.targets.pinned import ENGINES, pinned
         from dspec.targets.shipped.parts import __file__ as parts
         from dspec.targets.triton.models import most
@@ -105,6 +107,7 @@ class Triton:
             "interface": job.program.interface.model_dump(mode="json"),
         }
         found = lay_repository(served, settings, out / "model", out)
+        lay_kubernetes(out, job, triton_serving())
         root = Path(parts).parent
         shipped = [root / "serve" / f"{name}.py" for name in OF_SERVE]
         shipped += [root / "triton" / f"{name}.py" for name in OF_TRITON]
