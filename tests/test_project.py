@@ -122,7 +122,9 @@ def test_shipped_modules_import_relatively_and_load_libraries_late(path: Path) -
     if path.parent.name == "triton":  # imported by the server's Python backend alone, which brings its own module
         assert foreign <= {"numpy", "triton_python_backend_utils"}
         return
-    linked = {"torch"} if engine == "executorch" else set()  # its library is linked against torch, and its tensors are torch's
+    linked = (
+        {"torch"} if engine == "executorch" else set()
+    )  # its library is linked against torch, and its tensors are torch's
     assert foreign <= (set() if path.parent.name == "steps" else {"numpy", engine, *linked})
 
 

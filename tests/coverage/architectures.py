@@ -140,5 +140,7 @@ for _name, _gain in (("levit", 0.95), ("mobilevit", 1.3), ("mobilebert", 0.8), (
     ARCHITECTURES[_name] = replace(ARCHITECTURES[_name], gain=_gain)
 # What must be refused, with the operator or the statement and the user's line.
 REFUSED: dict[str, Architecture] = {
-    "ctrlflow": Architecture(make="Branch()", inputs={"x": "float32[batch, 8]"}, output="float32[batch, 4]", field="", source=CONTROL_FLOW),
+    "ctrlflow": Architecture(
+        make="Branch()", inputs={"x": "float32[batch, 8]"}, output="float32[batch, 4]", field="", source=CONTROL_FLOW
+    ),
 }

@@ -202,9 +202,7 @@ def _proved_target(
         for wanted in candidate.artifacts
     )
     module = captured.module if candidate.module else ()
-    lowering = stages.lower_stage(
-        served.spec, target_id, candidate, served.program, served.pipeline, artifacts, module
-    )
+    lowering = stages.lower_stage(served.spec, target_id, candidate, served.program, served.pipeline, artifacts, module)
     lowered = run_stage(store, lowering, builder.report)
     tree = (*lowered.tree, *captured.golden)
     bundle = store.checkout(tree, staging / target_id)

@@ -95,7 +95,9 @@ def _compared(bundle: Path, manifest: Manifest) -> list[str]:
     listed = {entry.path: entry for entry in manifest.files}
     gone = [f"{path}: missing" for path in sorted(listed.keys() - here.keys())]
     extra = [f"{path}: not listed{_why(path)}" for path in sorted(here.keys() - listed.keys())]
-    here |= {path: _unstamped(bundle, here[path], manifest) for path in here.keys() & listed.keys() if listed[path].stamp}
+    here |= {
+        path: _unstamped(bundle, here[path], manifest) for path in here.keys() & listed.keys() if listed[path].stamp
+    }
     changed = [_change(here[path], listed[path]) for path in sorted(here.keys() & listed.keys())]
     return gone + extra + [line for line in changed if line]
 

@@ -224,7 +224,9 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def _triton(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _command(commands, "triton", "fetch a Triton server to measure and serve Triton bundles with", "triton")
     parser.add_argument("what", choices=("install",), help="into a folder of the user's cache, its hash checked")
-    parser.add_argument("--wheel", type=Path, metavar="FILE", help="the wheel, where it is at hand already; its hash is checked")
+    parser.add_argument(
+        "--wheel", type=Path, metavar="FILE", help="the wheel, where it is at hand already; its hash is checked"
+    )
 
 
 def _drift(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -78,9 +78,7 @@ def on_host_kernels(
     assert found.parity
     where = f"host kernels ({found.parity.on}) and not on the device: {reason}"
     missing = {gate: reason for gate in GATES if gate not in ("parity", "skew", "quality")}
-    return found.model_copy(
-        update={"parity": found.parity.model_copy(update={"on": where}), "missing": missing}
-    )
+    return found.model_copy(update={"parity": found.parity.model_copy(update={"on": where}), "missing": missing})
 
 
 def read_measurement(path: Path) -> Measurement:

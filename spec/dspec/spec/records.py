@@ -328,7 +328,9 @@ class QualityFigure(Frozen):
     changed: int = Field(0, description="fixtures that count otherwise than PyTorch's answers do")
     lost: tuple[str, ...] = Field((), description="fixtures that are worse than with PyTorch, the worst first")
     missed: tuple[str, ...] = Field((), description="fixtures furthest from their label, the worst first")
-    repeated: int = Field(0, description="further fixtures that enter the model as one that counts does, with its label")
+    repeated: int = Field(
+        0, description="further fixtures that enter the model as one that counts does, with its label"
+    )
     vacuous: str = ""
     broken: str = ""
 

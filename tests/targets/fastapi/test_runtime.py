@@ -36,8 +36,12 @@ def test_the_plan_says_which_engine_and_why() -> None:
     (found,) = RUNTIME.candidates(*spec_of(engine="eager", workers=2))
     assert found.key == "fastapi/eager/fp32"
     assert found.artifacts == ()
-    assert any("exported program" in reason for reason in found.reasons)
+    assert any("the module's own sources: model.py:build is in the spec's folder" in reason for reason in found.reasons)
     assert any("2 workers" in reason for reason in found.reasons)
+    (found,) = RUNTIME.candidates(*spec_of(engine="eager", eager_from="program"))
+    assert any(
+        "the exported program, not the module's sources, as `eager_from` asks" in reason for reason in found.reasons
+    )
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,10 @@ def _alike(cases: Sequence[Case], mask: str) -> str:
 
 
 def _remedy(mask: str) -> str:
-    why, remedy = "the model takes no mask, so that it can't tell padding from text", "give it one (outputs: [ids, mask])"
+    why, remedy = (
+        "the model takes no mask, so that it can't tell padding from text",
+        "give it one (outputs: [ids, mask])",
+    )
     if mask:
         why = f"the model does not keep to `{mask}` (or the padding's side or id is another than in training)"
         remedy = "mask the padded positions"

@@ -107,5 +107,7 @@ def quality_found(heard: Heard, asked: Iterable[Asked], inputs: Mapping[str, Pat
     """
     reference = heard.of_golden
     if "answers" in inputs:
-        reference = Labelled(expected=heard.ours.expected, same=heard.ours.same, answers=read_answers(inputs["answers"]))
+        reference = Labelled(
+            expected=heard.ours.expected, same=heard.ours.same, answers=read_answers(inputs["answers"])
+        )
     return found(asked, heard.ours, reference)

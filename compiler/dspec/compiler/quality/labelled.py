@@ -86,7 +86,10 @@ class Labelled:
         """The fixtures with a label for `of`, in order; of those that enter alike with the same label, the first."""
         found: dict[tuple[str, str], str] = {}
         for name in self.all(of):
-            key = (self.same.get(name, name), json.dumps(label_of(self.expected[name], of), sort_keys=True, default=str))
+            key = (
+                self.same.get(name, name),
+                json.dumps(label_of(self.expected[name], of), sort_keys=True, default=str),
+            )
             found.setdefault(key, name)
         return list(found.values())
 

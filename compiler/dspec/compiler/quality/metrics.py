@@ -141,7 +141,9 @@ def _unmoved(answers: Sequence[Any], labels: Sequence[Any], k: int) -> str:
         return ""
     if k == 1:
         return f"all {len(first)} answers are the same, {first[0][0] if first[0] else 'none'}: nothing tells fixtures apart"
-    return f"the first {k} of all {len(first)} answers name the same {len(first[0])} classes: nothing tells fixtures apart"
+    return (
+        f"the first {k} of all {len(first)} answers name the same {len(first[0])} classes: nothing tells fixtures apart"
+    )
 
 
 def _constant(answers: Sequence[Any]) -> str:
