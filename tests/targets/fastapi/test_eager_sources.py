@@ -101,26 +101,55 @@ ROWS = [
     {"ids": [4, 5], "mask": [1, 1]},
     {"ids": [9, 8, 7, 6], "mask": [1, 1, 1, 0]},
 ]
+# Asks each bundle in a process that has no dspec; torch is loaded once, for all of them.
 ASK = """
-import json, sys
+import json, os, sys, traceback
 sys.modules["dspec"] = None  # no import of it succeeds
-sys.path.insert(0, ".")
 from pathlib import Path
-import numpy as np
-from dspec_bundle.engine import open_engine
-from dspec_bundle.errors import BundleError
-try:
-    engine = open_engine(Path("."), json.loads(Path("bundle.json").read_text()))
-except BundleError as error:
-    print(json.dumps({"error": f"{type(error).__name__}: {error}"}))
-    raise SystemExit
-import torch
-arrays = dict(np.load(sys.argv[1]))
-before = {name: array.copy() for name, array in arrays.items()}
-np.savez(sys.argv[2], **engine.run(arrays))
-assert all((before[name] == arrays[name]).all() for name in arrays)
-print(json.dumps({"facts": engine.facts, "fast": torch.backends.mha.get_fastpath_enabled(), "dynamo": "torch._dynamo" in sys.modules}))
+import numpy as np, safetensors.torch, torch
+
+def ask(bundle):
+    os.chdir(bundle)
+    sys.path.insert(0, bundle)
+    from dspec_bundle.engine import open_engine
+    from dspec_bundle.errors import BundleError
+    try:
+        engine = open_engine(Path("."), json.loads(Path("bundle.json").read_text()))
+    except BundleError as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    arrays = dict(np.load("../in.npz"))
+    before = {name: array.copy() for name, array in arrays.items()}
+    np.savez("../out.npz", **engine.run(arrays))
+    assert all((before[name] == arrays[name]).all() for name in arrays)
+    fast, dynamo = torch.backends.mha.get_fastpath_enabled(), "torch._dynamo" in sys.modules
+    return {"facts": engine.facts, "fast": fast, "dynamo": dynamo}
+
+for bundle in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        try:
+            said = ask(bundle)
+        except BaseException:
+            said = {"error": traceback.format_exc()}
+        Path(bundle, "../said.json").write_text(json.dumps(said))
+        os._exit(0)
+    os.waitpid(child, 0)
 """
+# file, what is in it, what comes instead, what the engine says of it
+SPOILED = [
+    ("parts/block.py", "self.linear, ", "self.more, self.linear, ", "EngineError: queue.py:build can't build the module: ValueError: not enough values"),
+    ("parts/block.py", "nn.Linear(width, width)", "nn.Linear(width, width, bias=False)", "weights.safetensors holds, which the module lacks, block.linear.bias: these sources build another module"),
+    ("parts/block.py", "nn.Dropout(0.5)", "nn.PReLU()", "weights.safetensors lacks block.dropout.weight: these sources build another module"),
+    ("parts/block.py", "0.5, len(NAMES), width)", "0.5, len(NAMES), width + 1)", "weights.safetensors has in another shape or dtype block.scale"),
+    ("queue.py", "from torch import nn\n", "from torch import nn\nimport no_such_library\n", "MissingLibrary: engine eager needs no_such_library"),
+    ("queue.py", "nn.DataParallel(Net(width))", "None", "EngineError: queue.py:build returned NoneType, no module"),
+]  # fmt: skip
+SAME = (
+    "parts/names.txt",
+    "three",
+    "three four",
+    "",
+)  # a table that another libm computes otherwise: the one proved counts
 
 
 def write(folder: Path) -> Path:
@@ -185,16 +214,6 @@ def laid(captured: Captured, tmp_path_factory: pytest.TempPathFactory) -> Callab
     return make
 
 
-def ask(bundle: Path, arrays: dict[str, Any], work: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the bundle's engine says of itself and answers, in a process that has no dspec."""
-    np.savez(work / "in.npz", **arrays)
-    command = [sys.executable, "-P", "-c", ASK, str(work / "in.npz"), str(work / "out.npz")]
-    done = subprocess.run(command, cwd=bundle, capture_output=True, text=True, timeout=120, check=False)
-    assert not done.returncode, done.stderr
-    said = json.loads(done.stdout)
-    return said, {} if "error" in said else dict(np.load(work / "out.npz"))
-
-
 def cases(captured: Captured) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Inputs and outputs of every case that capture left."""
     index = json.loads((captured.out / "reference/index.json").read_text())
@@ -227,55 +246,58 @@ def test_the_bundle_holds_what_was_loaded_and_each_tensor_once(laid: Callable[[s
     assert {f"safetensors=={version('safetensors')}", f"torch=={version('torch').partition('+')[0]}"} <= set(lines)
 
 
-def test_it_answers_as_the_reference_and_as_the_program(
-    captured: Captured, laid: Callable[[str], Path], tmp_path: Path
-) -> None:
-    arrays, expected = list(cases(captured))[-1]
-    said, found = ask(laid("sources"), arrays, tmp_path)
-    assert list(found) == ["pooled", "logits"]
-    assert said["facts"]["module"] == "from its sources"
-    assert (said["fast"], said["dynamo"]) == (False, False)
-    again, program = ask(laid("program"), arrays, tmp_path)
-    assert again["facts"]["module"] == "the exported program"
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value)
-        np.testing.assert_array_equal(program[name], value)
-    assert not list(laid("sources").rglob("model/**/__pycache__"))
+@dataclass(frozen=True)
+class Asked:
+    """What an engine said of itself, or of its bundle, and what it answered."""
+
+    said: dict[str, Any]
+    found: dict[str, Any]
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "says"),
-    [
-        ("parts/block.py", "self.linear, ", "self.more, self.linear, ", "cannot unpack"),
-        ("parts/block.py", "nn.Linear(width, width)", "nn.Linear(width, width, bias=False)", "weights.safetensors holds, which the module lacks, block.linear.bias: these sources build another module"),
-        ("parts/block.py", "nn.Dropout(0.5)", "nn.PReLU()", "weights.safetensors lacks block.dropout.weight: these sources build another module"),
-        ("parts/block.py", "0.5, len(NAMES), width)", "0.5, len(NAMES), width + 1)", "weights.safetensors has in another shape or dtype block.scale"),
-        ("queue.py", "from torch import nn\n", "from torch import nn\nimport no_such_library\n", "MissingLibrary: engine eager needs no_such_library"),
-        ("queue.py", "nn.DataParallel(Net(width))", "None", "queue.py:build returned NoneType, no module"),
-    ],
-)  # fmt: skip
-def test_sources_that_are_not_those_of_the_weights(
-    laid: Callable[[str], Path], tmp_path: Path, file: str, old: str, new: str, says: str
-) -> None:
-    bundle = tmp_path / "bundle"
-    shutil.copytree(laid("sources"), bundle)
-    path = bundle / "model/sources" / file
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new))
-    said, _ = ask(bundle, {}, tmp_path)
-    assert says in said["error"] if "unpack" not in says else "can't build the module" in said["error"]
+@pytest.fixture(scope="module")
+def asked(
+    captured: Captured, laid: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[Any, Asked]:
+    """Every bundle, whole and spoiled, asked the last case of the reference."""
+    arrays, _ = list(cases(captured))[-1]
+    folders = {}
+    for name in ("sources", "program", SAME, *SPOILED):
+        folders[name] = tmp_path_factory.mktemp("asked") / "bundle"
+        shutil.copytree(laid(name if isinstance(name, str) else "sources"), folders[name])
+        np.savez(folders[name].with_name("in.npz"), **arrays)
+        if not isinstance(name, str):
+            path = folders[name] / "model/sources" / name[0]
+            assert name[1] in path.read_text()
+            path.write_text(path.read_text().replace(*name[1:3]))
+    command = [sys.executable, "-P", "-c", ASK, *map(str, folders.values())]
+    subprocess.run(command, check=True, timeout=300)
+    return {name: _answer(folder.parent) for name, folder in folders.items()}
 
 
-def test_values_that_the_module_computes_are_those_that_were_proved(
-    captured: Captured, laid: Callable[[str], Path], tmp_path: Path
-) -> None:
-    """A buffer that no checkpoint holds: another libm may compute it otherwise."""
-    bundle = tmp_path / "bundle"
-    shutil.copytree(laid("sources"), bundle)
-    (bundle / "model/sources/parts/names.txt").write_text("one two three four")
-    arrays, expected = next(cases(captured))
-    _, found = ask(bundle, arrays, tmp_path)
-    np.testing.assert_array_equal(found["pooled"], expected["pooled"])
+def _answer(work: Path) -> Asked:
+    said = json.loads((work / "said.json").read_text())
+    return Asked(said, {} if "error" in said else dict(np.load(work / "out.npz")))
+
+
+def test_it_answers_as_the_reference_and_as_the_program(captured: Captured, asked: dict[Any, Asked]) -> None:
+    _, expected = list(cases(captured))[-1]
+    assert list(asked["sources"].found) == ["pooled", "logits"]
+    assert asked["sources"].said["facts"]["module"] == "from its sources"
+    assert asked["program"].said["facts"]["module"] == "the exported program"
+    assert (asked["sources"].said["fast"], asked["sources"].said["dynamo"]) == (False, False)
+    for name in ("sources", "program", SAME):
+        for output, value in expected.items():
+            np.testing.assert_array_equal(asked[name].found[output], value)
+
+
+def test_nothing_is_written_beside_the_sources(laid: Callable[[str], Path], asked: dict[Any, Asked]) -> None:
+    assert asked["sources"].found
+    assert not [path for path in laid("sources").rglob("*") if path.name == "__pycache__" and "model" in path.parts]
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+def test_sources_that_are_not_those_of_the_weights(asked: dict[Any, Asked], spoiled: tuple[str, ...]) -> None:
+    assert spoiled[3] in asked[spoiled].said["error"]
 
 
 def test_equal_bytes_from_another_folder(laid: Callable[[str], Path], tmp_path: Path) -> None:
