@@ -78,9 +78,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "photos").mkdir(parents=True)
     draw, rows = np.random.default_rng(0), []
     for number, size in enumerate(SIZES):
-        coarse = draw.integers(0, 256, (6, 7 + number, 3), dtype=np.uint8)
+        coarse = draw.integers(0, 256, (6, 7 + number, 3), dtype=np.uint8) // (5 if number % 2 else 1)  # dark: class 2
         Image.fromarray(coarse).resize(size).save(folder / "photos" / f"{number}.png")
-        rows.append(json.dumps({"photo": f"photos/{number}.png", "expected": {"choice": 0}}))
+        rows.append(json.dumps({"photo": f"photos/{number}.png", "expected": {"choice": 2 * (number % 2)}}))
     (folder / "fixtures.jsonl").write_text("\n".join(rows) + "\n")
     (folder / "model.py").write_text(MODEL)
     (folder / "deploy.yaml").write_text(SPEC)

@@ -250,6 +250,7 @@ def test_the_bundle_holds_what_was_loaded_and_each_tensor_once(laid: Callable[[s
 class Asked:
     """What an engine said of itself, or of its bundle, and what it answered."""
 
+    bundle: Path
     said: dict[str, Any]
     found: dict[str, Any]
 
@@ -268,15 +269,15 @@ def asked(
         if not isinstance(name, str):
             path = folders[name] / "model/sources" / name[0]
             assert name[1] in path.read_text()
-            path.write_text(path.read_text().replace(*name[1:3]))
+            path.write_text(path.read_text().replace(name[1], name[2]))
     command = [sys.executable, "-P", "-c", ASK, *map(str, folders.values())]
     subprocess.run(command, check=True, timeout=300)
-    return {name: _answer(folder.parent) for name, folder in folders.items()}
+    return {name: _answer(folder) for name, folder in folders.items()}
 
 
-def _answer(work: Path) -> Asked:
-    said = json.loads((work / "said.json").read_text())
-    return Asked(said, {} if "error" in said else dict(np.load(work / "out.npz")))
+def _answer(bundle: Path) -> Asked:
+    said = json.loads(bundle.with_name("said.json").read_text())
+    return Asked(bundle, said, {} if "error" in said else dict(np.load(bundle.with_name("out.npz"))))
 
 
 def test_it_answers_as_the_reference_and_as_the_program(captured: Captured, asked: dict[Any, Asked]) -> None:
@@ -290,9 +291,9 @@ def test_it_answers_as_the_reference_and_as_the_program(captured: Captured, aske
             np.testing.assert_array_equal(asked[name].found[output], value)
 
 
-def test_nothing_is_written_beside_the_sources(laid: Callable[[str], Path], asked: dict[Any, Asked]) -> None:
+def test_nothing_is_written_beside_the_sources(asked: dict[Any, Asked]) -> None:
     assert asked["sources"].found
-    assert not [path for path in laid("sources").rglob("*") if path.name == "__pycache__" and "model" in path.parts]
+    assert not list((asked["sources"].bundle / "model").rglob("__pycache__"))
 
 
 @pytest.mark.parametrize("spoiled", SPOILED)
@@ -398,3 +399,16 @@ def test_safetensors_are_written_as_the_library_reads_them(tmp_path: Path) -> No
         assert torch.equal(found[name].to(torch.float64), value.to(torch.float64)), name
     with pytest.raises(ValueError, match=r"c is torch\.complex64, torch\.strided, which safetensors lacks"):
         write_safetensors({"c": torch.zeros(2, dtype=torch.complex64)}, tmp_path / "c.safetensors")
+
+
+@pytest.mark.slow
+def test_a_whole_build(tmp_path: Path) -> None:
+    spec_file = write(tmp_path / "spec")
+    command = [sys.executable, "-m", "dspec.compiler.cli", "build", str(spec_file)]
+    done = subprocess.run(command, cwd=tmp_path / "spec", capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    bundles = tmp_path / "spec/bundles/tied"
+    formats = {
+        t: json.loads((bundles / t / "bundle.json").read_text())["model"]["format"] for t in ("sources", "program")
+    }
+    assert formats == {"sources": "sources", "program": "pt2"}

@@ -25,7 +25,7 @@ from dspec.targets.shipped.golden import (
     read_policy,
     write_golden,
 )
-from dspec.targets.shipped.parts import BESIDE, COMMON, SERVE, parts
+from dspec.targets.shipped.parts import BESIDE, COMMON, FORWARD, SERVE, parts
 from dspec.targets.shipped.selftest import differences, selftest, summary
 
 SHIPPED = Path(shipped.__path__[0])
@@ -50,7 +50,7 @@ def dspec_bundle(
 
 def test_parts_are_the_files_there_are() -> None:
     here = {path.relative_to(SHIPPED).as_posix() for path in SHIPPED.rglob("*.py")}
-    named = {*parts(steps.NAMES), *SERVE, "engine_onnxruntime.py"}
+    named = {*parts(steps.NAMES), *SERVE, *FORWARD, "engine_onnxruntime.py"}
     assert here - named == {"parts.py"}
     assert named <= here
     assert parts(()) == tuple(sorted(COMMON))
