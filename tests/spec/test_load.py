@@ -56,7 +56,7 @@ def test_parameters_assets_and_wires_become_explicit(spec: Callable[..., Spec]) 
     found = spec("request: {text: {type: text}}\npreprocess: [{use: letters, alphabet: alphabet.txt, max_length: 9}]\n",
                  replace=TEXT_MODEL)  # fmt: skip
     (step,) = found.preprocess
-    assert step.params == {"max_length": 9, "fill": False}
+    assert step.params == {"max_length": 9, "fill": False, "multiple_of": 1}
     assert step.assets["alphabet"].path == "alphabet.txt"
     assert _wires(found.preprocess) == [("letters", ("text",), ("ids",))]
 

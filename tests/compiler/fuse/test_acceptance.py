@@ -149,7 +149,7 @@ def test_golden_vectors_keep_the_value_after_every_step(bundle: Path) -> None:
     trace = np.load(bundle / "golden" / "0000" / "trace.npz")
     assert [key.partition(".")[2] for key in trace.files if key[0].isdigit()] == [
         "decode.picture", "small.small", "turned.turned", "unit.unit", "normal.normal", "planes.pixels",
-        "shares.probabilities",
+        "shares.probabilities", "best.best (json)",
     ]  # fmt: skip
     assert trace["05.planes.pixels"].shape == (3, 32, 32)
     np.testing.assert_array_equal(trace["door.small"][0], trace["01.small.small"])

@@ -172,7 +172,7 @@ def test_golden_vectors_hold_the_raw_request_and_every_value(bundle: Path) -> No
     names = [key.partition(".")[2] for key in trace.files if key[0].isdigit()]
     assert names == [
         "decode.picture", "small.small", "unit.unit", "normal.normal", "planes.pixels", "shares.probabilities",
-        "choice.choice",
+        "best.best (json)", "choice.choice",
     ]  # fmt: skip
     np.testing.assert_array_equal(trace["door.small"][0], trace["01.small.small"])
     assert _json(bundle / "golden" / "0000" / "caller" / "request.json")["expected"] == {"choice": 0}
