@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dspec.targets import catalogue
+
 MODEL = """
 import torch
 from torch import nn
@@ -192,10 +194,11 @@ def test_quality_is_that_of_the_whole_answer(built: Path, bundle: Path, tmp_path
 
 def test_the_readme_says_what_is_owed(bundle: Path) -> None:
     text = (bundle / "README.md").read_text()
+    summary = catalogue().steps["top_k"].summary
     for words in (
         "## What the caller does",
-        "2. `small`: `resize` of `picture` gives `small`\n   - size: [32, 32]",
-        "1. `best`: `top_k` of `probabilities` gives `best`\n   - k: 2",
+        "2. `small`: `resize` of `picture` gives `small`. Resize a picture.\n   - size: [32, 32]",
+        f"1. `best`: `top_k` of `probabilities` gives `best`. {summary}\n   - k: 2",
         "`caller/request.json`: the raw request (`photo`: image)",
         "what the bundle is asked then (`small`: tensor uint8 [32, 32, 3])",
         "The whole response is `shares` (the value `probabilities`), `best`, `choice`.",
