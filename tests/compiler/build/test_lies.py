@@ -249,6 +249,7 @@ def _built(project: Project, **environment: str) -> tuple[bool, str]:
     return "every stage answered from the store" not in done.out, digests["artifact"]
 
 
+@pytest.mark.slow
 def test_a_source_imported_two_levels_down_is_part_of_the_cache(project: Project) -> None:
     (project.folder / "deep.py").write_text("SCALE = 1.0\n")
     (project.folder / "middle.py").write_text("from deep import SCALE\n")

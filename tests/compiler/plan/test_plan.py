@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dspec.compiler.cli import main
+from dspec.targets import runtime_names
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SPEC = """\
@@ -42,6 +43,13 @@ def said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tu
         return code, done.out + done.err
 
     return plan
+
+
+@pytest.mark.parametrize("name", runtime_names())
+def test_every_runtime_takes_a_small_spec_as_it_stands(said: Callable[..., tuple[int, str]], name: str) -> None:
+    code, text = said("", "runtime: onnxruntime", f"runtime: {name}")
+    assert code == 0, text
+    assert f"  takes {name}/" in text
 
 
 def _json(said: Callable[..., tuple[int, str]], more: str = "", old: str = "", new: str = "") -> dict[str, Any]:

@@ -132,7 +132,12 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = {"attention", "bicubic"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CASES]
+)
 def test_agrees_over_the_declared_range(name: str, lab: Any) -> None:
     case = CASES[name]
     torch.manual_seed(5)

@@ -123,6 +123,7 @@ def job(lab: Any, model: torch.nn.Module, targets: dict[str, Any], target_id: st
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_kernel_that_the_device_lacks(lab: Any, tmp_path: Path) -> None:
     """It runs here, whose wheel has it, and is refused where the declared runtime has not."""
     targets = {

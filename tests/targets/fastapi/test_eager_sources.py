@@ -362,7 +362,7 @@ def test_the_plan_says_what_was_taken_and_why(asked: Any, module: bool, why: str
     ("asked", "says"),
     [
         (spec_of(engine="onnxruntime", eager_from="program"), "E0521: option eager_from is PyTorch's and the engine is onnxruntime"),
-        (spec_of(engine="onnxruntime", eager_from="auto"), "E0521: option eager_from is PyTorch's and the engine is onnxruntime"),
+        (spec_of(engine="onnxruntime", eager_from="sources"), "E0521: option eager_from is PyTorch's and the engine is onnxruntime"),
         (spec_of(graph=True, eager_from="sources"), "E0522: the module's sources can't ship: step `scale` runs in the graph"),
         (spec_of("timm.models:build", eager_from="sources"), "E0522: the module's sources can't ship: timm is neither among"),
     ],

@@ -43,7 +43,7 @@ def taken(spec: Spec, target: Target) -> Taken:
 def refused(spec: Spec, target: Target) -> Iterator[Diagnostic]:
     """Sources asked for that can't ship, and the option where another engine runs."""
     asked, engine = option(target, "eager_from"), option(target, "engine")
-    if "eager_from" in target.options and engine != "eager":
+    if asked != "auto" and engine != "eager":
         yield Diagnostic(
             code="E0521",
             message=f"option eager_from is PyTorch's and the engine is {engine}",
