@@ -46,7 +46,11 @@ def loaded(server: Server, python: Path, seconds: float, callers: int = CALLERS,
     given = {"port": server.port, "path": server.path, "body": server.body.decode("latin-1"), "content_type": server.content_type,
              "header": server.header, "callers": callers, "rate": rate, "seconds": seconds}  # fmt: skip
     done = subprocess.run(
-        [python, Path(__file__).with_name("load.py"), json.dumps(given)], capture_output=True, text=True, check=True
+        [python, Path(__file__).with_name("load.py")],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-not-found"
 """Load over kept-alive connections, in a process of its own: closed loop (a count of callers) or open loop (Poisson arrivals).
 
-    python load.py '{"port": …, "path": …, "body": "<latin-1>", "content_type": …, "header": …, "callers": 32, "rate": 0, "seconds": 8}'
+    python load.py <<< '{"port": …, "path": …, "body": "<latin-1>", "content_type": …, "header": …, "callers": 32, "rate": 0, "seconds": 8}'
 
 Prints {"rps", "p50_ms", "p99_ms", "errors", "statuses"}; latency of an open loop counts from the scheduled arrival.
 """
@@ -136,4 +136,4 @@ if __name__ == "__main__":
     except ImportError:
         factory = asyncio.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        print(json.dumps(runner.run(Load(json.loads(sys.argv[1])).run())))
+        print(json.dumps(runner.run(Load(json.load(sys.stdin)).run())))
