@@ -104,10 +104,11 @@ def test_a_profile_of_the_folder_is_matched_too(spec: Path, asked: Callable[...,
 
 
 def _lacking(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    from dspec.targets.onnxruntime import runtime
+    from dspec.targets.pinned import installed
 
-    installed = runtime._installed
-    monkeypatch.setattr(runtime, "_installed", lambda name: name not in names and installed(name))
+    monkeypatch.setattr(
+        "dspec.targets.onnxruntime.runtime.installed", lambda name: "" if name in names else installed(name)
+    )
 
 
 def test_what_a_runtime_lacks_and_the_command(

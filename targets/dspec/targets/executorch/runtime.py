@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from dspec.spec.errors import SpecError
 from dspec.spec.models import Spec, Target
 from dspec.targets.executorch.options import Options
 from dspec.targets.executorch.refusals import delegate_of, refusals
+from dspec.targets.pinned import installed
 from dspec.targets.protocol import Candidate, Environment, Job, Lowered, Session, Wanted
 
 ENGINE = "executorch"
@@ -50,7 +50,7 @@ class ExecuTorch:
 
     def missing(self) -> tuple[str, ...]:
         """Distributions that lowering needs and this machine lacks."""
-        return tuple(name for name in NEEDED if not _installed(name))
+        return tuple(name for name in NEEDED if not installed(name))
 
     def variations(self, options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
         """None: what runs is decided when the program is lowered."""
@@ -83,14 +83,6 @@ class ExecuTorch:
         from dspec.targets.session import PipeSession
 
         return PipeSession.of_bundle(bundle, environment)
-
-
-def _installed(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 RUNTIME = ExecuTorch()

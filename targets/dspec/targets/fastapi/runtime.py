@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from dspec.spec.models import Spec, Target
 from dspec.targets.fastapi.eager_from import refused, taken
 from dspec.targets.fastapi.options import SERVE, Options
 from dspec.targets.fastapi.refusals import option, refusals
+from dspec.targets.pinned import installed
 from dspec.targets.protocol import Candidate, Environment, Job, Lowered, Session, Wanted
 
 COMMAND = ("python", "-m", "dspec_bundle", "serve")
@@ -60,7 +60,7 @@ class FastApi:
 
     def missing(self) -> tuple[str, ...]:
         """Distributions that lowering needs and this machine lacks."""
-        return tuple(name for name in (*NEEDED, *SERVER) if not _installed(name))
+        return tuple(name for name in (*NEEDED, *SERVER) if not installed(name))
 
     def variations(self, options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
         """The service as it ships, without batching, and with fewer of ONNX Runtime's own rewrites."""
@@ -114,14 +114,6 @@ class FastApi:
 
         command = tuple(json.loads((bundle / "bundle.json").read_text(encoding="utf-8"))["command"])
         return HttpSession(bundle, command, environment)
-
-
-def _installed(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 RUNTIME = FastApi()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from dspec.spec.errors import SpecError
 from dspec.spec.models import Spec, Target
 from dspec.targets.artifacts.onnx_refusals import refusals
 from dspec.targets.onnxruntime.options import Options
+from dspec.targets.pinned import installed
 from dspec.targets.protocol import Candidate, Environment, Job, Lowered, Session, Wanted
 
 ENGINE = "onnxruntime"
@@ -37,7 +38,7 @@ class OnnxRuntime:
 
     def missing(self) -> tuple[str, ...]:
         """Distributions that lowering needs and this machine lacks."""
-        return tuple(name for name in NEEDED if not _installed(name))
+        return tuple(name for name in NEEDED if not installed(name))
 
     def variations(self, options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
         """The graph as it ships, and with fewer of ONNX Runtime's own rewrites."""
@@ -72,14 +73,6 @@ class OnnxRuntime:
         from dspec.targets.session import PipeSession
 
         return PipeSession.of_bundle(bundle, environment)
-
-
-def _installed(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 RUNTIME = OnnxRuntime()
