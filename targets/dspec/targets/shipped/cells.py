@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .errors import kind
@@ -26,7 +26,7 @@ def check_columns(values: Sequence[Value], names: Sequence[str], *kinds: str) ->
 
 def cells(values: tuple[Any, ...], names: Sequence[str]) -> Sequence[Any]:
     """A cell per column, None where it is missing: of the one object, or the values themselves; RequestError."""
-    if len(values) == 1 and isinstance(values[0], Mapping):
+    if len(values) == 1 and isinstance(values[0], dict):
         return list(map(values[0].get, names))
     if len(values) != len(names) or isinstance(values[0], (list, tuple)):
         raise RequestError("", words(values[0]), f"an object with the columns {shown(names)}")

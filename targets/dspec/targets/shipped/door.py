@@ -3,12 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .arrays import NUMBERS, Array, cast, dtype
+from .arrays import NUMBERS, Array, cast, dtype, within
 from .errors import RequestError
+
+Sizes = dict[str, tuple[int, str]]  # dim → its size, and the input that had it first
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """One input: what a tensor must be to enter there. `insert` is the index that gives an item its batch axis."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: np.dtype[Any]
+    range: tuple[float, float] | None
+    insert: tuple[slice | None, ...] | None
+
+    @classmethod
+    def declared(cls, name: str, port: Mapping[str, Any], batch: str | None) -> _Port:
+        shape, bounds = tuple(port["shape"]), port.get("range")
+        return cls(name, shape, dtype(port["dtype"]), None if bounds is None else tuple(bounds), _insert(shape, batch))
+
+    def tensor(self, value: Any, field: str) -> Array:
+        array = np.asarray(value)
+        if array.ndim == len(self.shape) - 1 and self.insert is not None:
+            array = array[self.insert]
+        if array.dtype is self.dtype and array.flags.c_contiguous:
+            return array
+        if array.dtype.kind not in NUMBERS:
+            raise RequestError(field, f"{self.of(field)} is no array of numbers", self.dtype.name)
+        try:
+            return cast(array, self.dtype)
+        except ValueError as error:
+            raise RequestError(field, f"{self.of(field)} has {error}", self.dtype.name) from error
+
+    def check_dtype(self, tensor: Any, field: str) -> None:
+        if not isinstance(tensor, np.ndarray) or tensor.dtype != self.dtype:
+            found = tensor.dtype if isinstance(tensor, np.ndarray) else type(tensor).__name__
+            raise RequestError(field, f"{self.of(field)} of dtype {found}", self.dtype.name)
+
+    def of(self, field: str) -> str:
+        """What an error calls the input, beside the field of the request."""
+        return "the tensor" if self.name == field else f"input {self.name}"
+
+    @property
+    def words(self) -> str:
+        return f"[{', '.join(map(str, self.shape))}]"
 
 
 class Door:
@@ -23,66 +68,52 @@ class Door:
         self._bounds = {
             name: (dim.get("min", 0), dim.get("max"), dim.get("multiple_of", 1)) for name, dim in dims.items()
         }
-        self._dtypes = {name: dtype(port["dtype"]) for name, port in inputs.items()}
+        self._ports = tuple(_Port.declared(name, port, batch) for name, port in inputs.items())
 
     def enter(self, values: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Array]:
         """The tensors for the values of one item: batch axis inserted, cast, contiguous, checked.
 
         `fields` says, per input, which field of the request an error is to name.
         """
-        tensors = {name: self._fit(name, values[name], fields[name]) for name in self.inputs}
-        self.check(tensors, fields)
+        tensors: dict[str, Array] = {}
+        sizes: Sizes = {}
+        for port in self._ports:
+            field = fields[port.name]
+            tensors[port.name] = tensor = port.tensor(values[port.name], field)
+            self._check_numbers(port, tensor, field, sizes)
         return tensors
 
     def check(self, tensors: Mapping[str, Any], fields: Mapping[str, str] | None = None) -> None:
         """Nothing if the tensors may enter; RequestError names input, axis, size and bound."""
         fields = fields or {}
         _check_names(self.inputs, tensors)
-        sizes: dict[str, tuple[int, str]] = {}
-        for name, port in self.inputs.items():
-            field = fields.get(name, name)
-            self._check_dtype(name, tensors[name], field)
-            self._check_sizes(name, tensors[name].shape, field, sizes)
-            _check_range(name, port.get("range"), tensors[name], field)
+        sizes: Sizes = {}
+        for port in self._ports:
+            field, tensor = fields.get(port.name, port.name), tensors[port.name]
+            port.check_dtype(tensor, field)
+            self._check_numbers(port, tensor, field, sizes)
 
-    def _fit(self, name: str, value: Any, field: str) -> Array:
-        array = np.asarray(value)
-        if array.dtype.kind not in NUMBERS:
-            raise RequestError(
-                field,
-                f"{_input(name, field)} is no array of numbers",
-                f"{self.inputs[name]['dtype']}",
-            )
-        shape = self.inputs[name]["shape"]
-        if self.batch in shape and array.ndim == len(shape) - 1:
-            axis = shape.index(self.batch)
-            array = array.reshape(*array.shape[:axis], 1, *array.shape[axis:])
-        elif array.ndim == len(shape) - 1 and shape[0] == 1:
-            array = array[np.newaxis]
-        try:
-            return cast(array, self._dtypes[name])
-        except ValueError as error:
-            raise RequestError(field, f"{_input(name, field)} has {error}", self._dtypes[name].name) from error
+    def _check_numbers(self, port: _Port, tensor: Array, field: str, sizes: Sizes) -> None:
+        self._check_sizes(port, tensor.shape, field, sizes)
+        bounds = port.range
+        if bounds is not None and tensor.size and not within(tensor, *bounds):
+            least = tensor.min()
+            found = tensor.max() if least >= bounds[0] else least
+            raise RequestError(field, f"{port.of(field)} holds {found}", f"values from {bounds[0]} to {bounds[1]}")
 
-    def _check_dtype(self, name: str, tensor: Any, field: str) -> None:
-        if not isinstance(tensor, np.ndarray) or tensor.dtype != self._dtypes[name]:
-            found = tensor.dtype if isinstance(tensor, np.ndarray) else type(tensor).__name__
-            raise RequestError(field, f"{_input(name, field)} of dtype {found}", f"{self._dtypes[name].name}")
-
-    def _check_sizes(self, name: str, found: tuple[int, ...], field: str, sizes: dict[str, tuple[int, str]]) -> None:
-        shape = self.inputs[name]["shape"]
-        if len(found) != len(shape):
-            raise RequestError(field, f"{_input(name, field)} of shape {list(found)}", f"shape {_words(shape)}")
-        for axis, size in enumerate(found):
-            expected = self._misfit(shape, axis, size, name, sizes)
+    def _check_sizes(self, port: _Port, found: tuple[int, ...], field: str, sizes: Sizes) -> None:
+        if len(found) != len(port.shape):
+            raise RequestError(field, f"{port.of(field)} of shape {list(found)}", f"shape {port.words}")
+        for axis, (dim, size) in enumerate(zip(port.shape, found, strict=True)):
+            if isinstance(dim, str):
+                expected = self._misfit(dim, size, port.name, sizes)
+            else:
+                expected = "" if size == dim else f"{dim} (shape {port.words})"
             if expected:
-                raise RequestError(field, f"axis {axis} of {_input(name, field)} is {size}", expected)
+                raise RequestError(field, f"axis {axis} of {port.of(field)} is {size}", expected)
 
-    def _misfit(self, shape: Any, axis: int, size: int, name: str, sizes: dict[str, tuple[int, str]]) -> str:
+    def _misfit(self, dim: str, size: int, name: str, sizes: Sizes) -> str:
         """What was expected, where the size does not fit; `sizes` collects what each dim was first."""
-        dim = shape[axis]
-        if isinstance(dim, int):
-            return "" if size == dim else f"{dim} (shape {_words(shape)})"
         first, other = sizes.setdefault(dim, (size, name))
         if first != size:
             return f"{first}, as {dim} is in {other}"
@@ -94,12 +125,11 @@ class Door:
         return f"a multiple of {multiple} ({dim})" if size % multiple else ""
 
 
-def _input(name: str, field: str) -> str:
-    return "the tensor" if name == field else f"input {name}"
-
-
-def _words(shape: Any) -> str:
-    return f"[{', '.join(map(str, shape))}]"
+def _insert(shape: tuple[int | str, ...], batch: str | None) -> tuple[slice | None, ...] | None:
+    """The index that gives one item its batch axis; None where the input has none."""
+    if batch in shape:
+        return (*(slice(None) for _ in range(shape.index(batch))), None)
+    return (None,) if shape and shape[0] == 1 else None
 
 
 def _check_names(inputs: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
@@ -109,17 +139,3 @@ def _check_names(inputs: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
     for name in inputs:
         if name not in tensors:
             raise RequestError(name, "nothing", f"the input {name}")
-
-
-def _check_range(name: str, bounds: Any, tensor: Array, field: str) -> None:
-    if bounds is None or not tensor.size:
-        return
-    least, most = tensor.min(), tensor.max()
-    # NaN fails both comparisons, as it should.
-    if not (least >= bounds[0] and most <= bounds[1]):
-        found = most if least >= bounds[0] else least
-        raise RequestError(
-            field,
-            f"{_input(name, field)} holds {found}",
-            f"values from {bounds[0]} to {bounds[1]}",
-        )

@@ -16,7 +16,7 @@ from . import steps
 from .arrays import Array, is_array
 from .door import Door
 from .errors import BundleError, MissingLibrary, RequestError, StepError
-from .request import check_request
+from .request import checker
 from .step import Sound
 
 Trace = list[tuple[str, str, Any]]  # (step id, value name, value), in the order they came about
@@ -33,10 +33,10 @@ class Stage:
     run: Callable[..., Any]
     fields: str
 
-    def results(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        """What the step gives, a value per name it writes; RequestError or StepError name it."""
+    def fill(self, values: dict[str, Any]) -> None:
+        """Adds what the step gives to `values`, under each name it writes; RequestError or StepError name the step."""
         try:
-            found = self.run(*(values[name] for name in self.reads))
+            found = self.run(*[values[name] for name in self.reads])
         except RequestError as error:
             raise RequestError(error.field or self.fields, error.found, error.expected, self.id) from error
         except MemoryError:
@@ -44,11 +44,12 @@ class Stage:
         except Exception as error:
             raise StepError(self.id, f"{type(error).__name__}: {error}") from error
         if len(self.writes) == 1:
-            return (found,)
+            values[self.writes[0]] = found
+            return
         if not isinstance(found, (tuple, list)) or len(found) != len(self.writes):
             given = f"{len(found)} values" if isinstance(found, (tuple, list)) else f"one {type(found).__name__}"
             raise StepError(self.id, f"gave {given} where {', '.join(self.writes)} are expected")
-        return tuple(found)
+        values.update(zip(self.writes, found, strict=True))
 
 
 class Pipeline:
@@ -58,6 +59,7 @@ class Pipeline:
         """`declared` is the content of pipeline.json; assets are found in `folder`."""
         self.declared = declared
         self.fields: Mapping[str, Any] = declared["request"]
+        self._check = checker(self.fields)
         self.door = Door(declared["inputs"], declared["dims"], declared["batch"])
         roots = {name: {name} for name in self.fields}
         self._before = open_stages(declared["before"], folder, roots)
@@ -85,10 +87,10 @@ class Pipeline:
         `trace` receives what each step gave, `seconds` what each took. Raises RequestError and
         StepError.
         """
-        values = run_stages(self._before, check_request(self.fields, request), trace, seconds)
-        missing = [name for name in self.door.inputs if name not in values]
-        if missing:
-            raise BundleError(f"pipeline.json: nothing gives the model's input {missing[0]}")
+        values = run_stages(self._before, self._check(request), trace, seconds)
+        for name in self.door.inputs:
+            if name not in values:
+                raise BundleError(f"pipeline.json: nothing gives the model's input {name}")
         return self.door.enter(values, self._fields)
 
     def after(
@@ -151,13 +153,14 @@ def run_stages(
     """The values given and those that the steps give; `trace` and `seconds` as in `Pipeline.before`."""
     values = dict(given)
     for stage in stages:
-        start = time.perf_counter()
-        found = stage.results(values)
-        if seconds is not None:
+        if seconds is None:
+            stage.fill(values)
+        else:
+            start = time.perf_counter()
+            stage.fill(values)
             seconds[stage.id] = time.perf_counter() - start
-        values.update(zip(stage.writes, found, strict=True))
         if trace is not None:
-            trace += [(stage.id, name, kept(value)) for name, value in zip(stage.writes, found, strict=True)]
+            trace += [(stage.id, name, kept(values[name])) for name in stage.writes]
     return values
 
 

@@ -60,14 +60,14 @@ class Categories:
 
         names, widths = tuple(self.values), self._widths()
         places = [{_key(value): at for at, value in enumerate(listed)} for listed in self.values.values()]
-        starts = [sum(widths[:at]) for at in range(len(widths))]
+        starts, size = [sum(widths[:at]) for at in range(len(widths))], sum(widths)
 
         def categories(*given: Any) -> Any:
             row = cells(given, names)
-            found = [self._place(*column) for column in zip(names, row, places, strict=True)]
+            found = [self._place(name, cell, known) for name, cell, known in zip(names, row, places, strict=True)]
             if self.encoding == "index":
                 return np.array(found, np.int64)
-            hot = np.zeros(sum(widths), np.float32)
+            hot = np.zeros(size, np.float32)
             for start, at in zip(starts, found, strict=True):
                 if at is not None:
                     hot[start + at] = 1
@@ -78,7 +78,7 @@ class Categories:
     def _place(self, name: str, cell: Any, places: dict[Key, int]) -> int | None:
         """The place of a column's value; None where it has none."""
         if isinstance(cell, (str, int, float)):
-            at = places.get(_key(cell))
+            at = places.get((isinstance(cell, bool), cell))
             if at is not None:
                 return at
             usual = cell == cell  # NaN is no category

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -51,18 +51,19 @@ class Columns:
     def open(self) -> Callable[..., Any]:
         import numpy as np
 
-        known = frozenset((*self.names, *self.others))
+        names, known = self.names, frozenset((*self.names, *self.others))
+        fill = [self.fill.get(name) for name in names]
 
         def columns(*values: Any) -> Any:
-            row = cells(values, self.names)
-            if isinstance(values[0], Mapping) and not values[0].keys() <= known:
+            row = cells(values, names)
+            if isinstance(values[0], dict) and not values[0].keys() <= known:
                 foreign = next(name for name in values[0] if name not in known)
                 raise RequestError(
                     "", f"an unknown column {shortened(str(foreign))}", f"the columns {shown(self.names)}"
                 )
             # The usual row, and one with gaps that `fill` knows, costs a few C loops; any other is looked at cell by cell.
             whole = (
-                [self.fill.get(n) if cell is None else cell for n, cell in zip(self.names, row, strict=True)]
+                [instead if cell is None else cell for instead, cell in zip(fill, row, strict=True)]
                 if None in row
                 else row
             )

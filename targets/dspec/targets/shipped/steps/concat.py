@@ -37,9 +37,9 @@ class Concat:
         import numpy as np
 
         def concat(*vectors: Any) -> Any:
-            wrong = [vector for vector in vectors if vector.ndim != 1]
-            if wrong:
-                raise RequestError("", f"shape {list(wrong[0].shape)}", "vectors")
+            for vector in vectors:
+                if vector.ndim != 1:
+                    raise RequestError("", f"shape {list(vector.shape)}", "vectors")
             return np.concatenate(vectors)
 
         return concat

@@ -48,20 +48,24 @@ class Standardize:
     def open(self) -> Callable[[Any], Any]:
         import numpy as np
 
+        from ..arrays import within
+
         mean, std = np.asarray(self.mean, np.float64), np.asarray(self.std, np.float64)
-        count = max(mean.size, std.size)
+        count, most = max(mean.size, std.size), float(np.finfo(np.float32).max)
 
         def standardize(value: Any) -> Any:
             if count > 1 and value.shape[-1:] != (count,):
                 raise RequestError("", f"shape {list(value.shape)}", f"{count} columns")
             exact = (value - mean) / std
+            return exact.astype(np.float32) if exact.size and within(exact, -most, most) else rounded(exact)
+
+        def rounded(exact: Any) -> Any:
             with np.errstate(over="ignore"):
-                rounded = exact.astype(np.float32)
-                finite = math.isfinite(rounded.sum())
-            if not finite and (np.isinf(rounded) & np.isfinite(exact)).any():
-                found = f"the number {np.nanmax(np.abs(exact))} after scaling"
-                raise RequestError("", found, "numbers that float32 can hold")
-            return rounded
+                found = exact.astype(np.float32)
+            if (np.isinf(found) & np.isfinite(exact)).any():
+                number = f"the number {np.nanmax(np.abs(exact))} after scaling"
+                raise RequestError("", number, "numbers that float32 can hold")
+            return found
 
         return standardize
 
