@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from dspec.compiler.environment import environments_folder
-from dspec.compiler.fitness import lacks, why_not_here
+from dspec.compiler.fitness import lacks, unserved_by, why_not_here
 from dspec.compiler.hostfacts import Accelerator, Cpu, Memory, accelerators, cpu, memory
 from dspec.compiler.machine import cpu_facts
 from dspec.compiler.placed import placed
@@ -29,7 +29,6 @@ _BOUND = re.compile(r"(==|>=|<=|<|>|!=)\s*(\d+(?:\.\d+)*)")
 # What a program is for → the names it goes by, and where it lies beside PATH.
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "git": ("git",),
-    "Triton": ("tritonserver", "/opt/tritonserver/bin/tritonserver"),
     "docker": ("docker",),
     "Chromium": ("chromium", "chromium-browser", "google-chrome", "chrome"),
     "chromedriver": ("chromedriver",),
@@ -72,11 +71,15 @@ class Disk:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeState:
-    """`missing` are the distributions that lowering for it lacks here; `install` is the command, '' where nothing lacks."""
+    """`missing` are the distributions that lowering for it lacks here; `install` is the command, '' where nothing lacks.
+
+    `measure` says why its bundles can't run here, '' where they can.
+    """
 
     name: str
     missing: tuple[str, ...]
     install: str
+    measure: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -219,7 +222,8 @@ def _mismatch(known: Profile) -> str:
 
 def _runtime(name: str) -> RuntimeState:
     missing = runtime(name).missing()
-    return RuntimeState(name=name, missing=missing, install=_install(name, missing) if missing else "")
+    install = _install(name, missing) if missing else ""
+    return RuntimeState(name=name, missing=missing, install=install, measure="" if missing else unserved_by(name, {}))
 
 
 def _install(name: str, missing: tuple[str, ...]) -> str:

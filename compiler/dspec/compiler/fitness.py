@@ -48,8 +48,13 @@ def why_not_here(target: Target, folder: Path) -> str:
 
 def unserved(manifest: Manifest) -> str:
     """Why this machine can't run the server that the bundle takes, beside its own requirements; empty where it can."""
-    found: Callable[[Mapping[str, Any]], str] | None = getattr(runtime(manifest.runtime), "unserved", None)
-    return found(manifest.options) if found else ""
+    return unserved_by(manifest.runtime, manifest.options)
+
+
+def unserved_by(name: str, options: Mapping[str, Any]) -> str:
+    """As `unserved`, for a runtime and a bundle's options; with none, for what a bundle of it takes by default."""
+    found: Callable[[Mapping[str, Any]], str] | None = getattr(runtime(name), "unserved", None)
+    return found(options) if found else ""
 
 
 def why_not(machine: Machine, target: Target, folder: Path) -> str:

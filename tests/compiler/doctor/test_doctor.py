@@ -62,12 +62,20 @@ def test_this_machine(asked: Callable[..., tuple[int, dict[str, Any]]]) -> None:
     assert found["profiles"].keys() == PROFILES.keys()
     assert found["profiles"]["host"] is None
     assert found["profiles"]["ios-arm64"] == "ios-arm64 is ios, this machine is linux"
-    assert found["runtimes"] == [
-        {"name": name, "missing": [], "install": ""} for name in ("executorch", "fastapi", "onnxruntime", "triton")
-    ]
-    assert {one["name"] for one in found["programs"]} == {"git", "Triton", "docker", "Chromium", "chromedriver"}
+    assert [one["name"] for one in found["runtimes"]] == ["executorch", "fastapi", "onnxruntime", "triton"]
+    assert all(one["missing"] == [] and one["install"] == "" for one in found["runtimes"])
+    assert {one["measure"] for one in found["runtimes"] if one["name"] != "triton"} == {""}
+    assert {one["name"] for one in found["programs"]} == {"git", "docker", "Chromium", "chromedriver"}
     assert all(one["free"] > 0 for one in found["disks"])
     assert found["targets"] == []
+
+
+def test_a_runtime_without_its_server_builds_and_can_not_be_measured(
+    asked: Callable[..., tuple[int, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (triton,) = (one for one in asked()[1]["runtimes"] if one["name"] == "triton")
+    assert triton["measure"] == "no Triton server is installed on this machine: `dspec triton install` fetches one"
 
 
 def test_it_is_quick_and_loads_nothing_heavy(spec: Path) -> None:

@@ -50,7 +50,15 @@ def test_over_grpc_as_over_http(texts: TritonSession, mixed: TritonSession) -> N
         assert list(http) == list(grpc)
         for name, value in http.items():
             np.testing.assert_array_equal(value, grpc[name])
-    assert texts.facts["grpc"] == "agrees on 4 golden requests"
+
+
+def test_what_is_held_against_the_reference_goes_both_ways(mixed: TritonSession) -> None:
+    before = mixed.facts
+    for _ in range(2):
+        mixed.ask(MIXED, tensors=True)
+    mixed.ask(MIXED)
+    for way in ("http", "grpc"):
+        assert int(mixed.facts[f"asked over {way}"]) == int(before[f"asked over {way}"]) + 1
 
 
 def test_company_runs_at_once_and_changes_nothing(texts: TritonSession, hand: Hand) -> None:

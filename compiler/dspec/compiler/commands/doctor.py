@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dspec.compiler.console import table
-from dspec.compiler.doctor import Findings, Package, TargetState, examine
+from dspec.compiler.doctor import Findings, Package, RuntimeState, TargetState, examine
 from dspec.spec.load import load
 from dspec.targets import catalogue
 
@@ -64,9 +64,15 @@ def _profiles(found: Findings) -> Iterator[str]:
 
 def _runtimes(found: Findings) -> Iterator[str]:
     for one in found.runtimes:
-        yield f"  {one.name}: {'lacks ' + ', '.join(one.missing) if one.missing else 'everything is here'}"
+        yield f"  {one.name}: {_state(one)}"
         if one.install:
             yield f"    {one.install}"
+
+
+def _state(one: RuntimeState) -> str:
+    if one.missing:
+        return f"lacks {', '.join(one.missing)}"
+    return f"builds; to measure: {one.measure}" if one.measure else "everything is here"
 
 
 def _package(one: Package) -> tuple[str, str, str, str]:

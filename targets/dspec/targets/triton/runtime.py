@@ -73,10 +73,10 @@ class Triton:
         return {}
 
     def unserved(self, options: Mapping[str, Any]) -> str:
-        """Why this machine can't run such a bundle's server, in words; empty where it can."""
+        """Why this machine can't run such a bundle's server, in words; empty where it can. Without options: the defaults."""
         from dspec.targets.triton.install import why_not
 
-        return why_not(options["serve"]["shape"])
+        return why_not(options["serve"]["shape"] if options else Options.shape)
 
     def lower(self, job: Job, out: Path) -> Lowered:
         """Lay out the repository.
