@@ -17,7 +17,7 @@ from dspec.compiler.environment import environments_folder
 from dspec.compiler.fitness import lacks, unserved_by, why_not_here
 from dspec.compiler.hostfacts import Accelerator, Cpu, Memory, accelerators, cpu, memory
 from dspec.compiler.machine import cpu_facts
-from dspec.compiler.placed import placed
+from dspec.compiler.offered import offered
 from dspec.spec.errors import DspecError
 from dspec.spec.hardware import PROFILES, Profile, matches, profile, profiles
 from dspec.spec.load import Loaded
@@ -235,10 +235,10 @@ def _install(name: str, missing: tuple[str, ...]) -> str:
 def _target(loaded: Loaded, name: str) -> TargetState:
     target = loaded.spec.targets[name]
     try:
-        runtime(target.runtime).candidates(loaded.spec, target)
+        offered(loaded, name)
         lacking: DspecError | None = lacks(loaded.spec, target)
     except DspecError as error:
-        lacking = placed(error, loaded, name)
+        lacking = error
     found = lacking.diagnostics[0] if lacking else None
     return TargetState(
         target=name,

@@ -13,8 +13,8 @@ from dspec.compiler.judge import judge, slo_of
 from dspec.compiler.judge.parity import describe
 from dspec.compiler.judge.skew import limit as skew_limit
 from dspec.compiler.lower import imported_by
+from dspec.compiler.offered import offered
 from dspec.compiler.owed import in_words
-from dspec.compiler.placed import placed
 from dspec.compiler.policy import policies
 from dspec.spec import flows
 from dspec.spec.boundary import boundary, owing
@@ -27,7 +27,6 @@ from dspec.spec.models import GATES, Slo, Spec, StepUse
 from dspec.spec.pysource import parsed
 from dspec.spec.records import GateVerdict, Interface, Machine, Measurement
 from dspec.targets import catalogue as known_catalogue
-from dspec.targets import runtime
 from dspec.targets.protocol import Candidate
 
 Section = Literal["preprocess", "model", "postprocess"]
@@ -91,8 +90,8 @@ class Plan:
 
     @property
     def refused(self) -> bool:
-        """Whether a target that is not optional can't be served as the spec asks."""
-        return any(route.refused and not route.optional for route in self.routes)
+        """Whether a target can't be served as the spec asks."""
+        return any(route.refused for route in self.routes)
 
 
 def plan(loaded: Loaded, catalogue: Catalogue, today: datetime.date) -> Plan:
@@ -142,11 +141,10 @@ def _route(loaded: Loaded, target_id: str, today: datetime.date) -> Route:
 
 
 def _candidates(loaded: Loaded, target_id: str) -> tuple[tuple[Candidate, ...], tuple[Diagnostic, ...]]:
-    target = loaded.spec.targets[target_id]
     try:
-        return runtime(target.runtime).candidates(loaded.spec, target), ()
+        return offered(loaded, target_id), ()
     except DspecError as error:
-        return (), placed(error, loaded, target_id).diagnostics
+        return (), error.diagnostics
 
 
 def _gates(spec: Spec, target_id: str, today: datetime.date) -> tuple[GateVerdict, ...]:

@@ -129,10 +129,20 @@ def test_a_refusal_stands_at_its_line(said: Callable[..., tuple[int, str]]) -> N
     assert "    n: {dtype: bfloat16, shape: [batch]}" in text
 
 
-def test_a_refused_target_that_is_optional_withholds_nothing(said: Callable[..., tuple[int, str]]) -> None:
+def test_check_refuses_what_plan_and_build_refuse(
+    said: Callable[..., tuple[int, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said("", "{runtime: onnxruntime}", "{runtime: triton, options: {preferred_batch: [9]}}")
+    assert main(["check", str(tmp_path / "deploy.yaml")]) == 2
+    text = capsys.readouterr().out
+    assert "deploy.yaml:12:38: error E1002: preferred_batch has 9 and model.dims.batch ends at 8" in text
+    assert "1 file checked: 1 error, 0 warnings" in text
+
+
+def test_what_an_optional_target_asks_in_vain_is_refused_too(said: Callable[..., tuple[int, str]]) -> None:
     refused = "{runtime: onnxruntime, options: {opset: 5}, optional: true}"
     code, text = said("", "{runtime: onnxruntime}", refused)
-    assert code == 0
+    assert code == 2
     assert "option opset is 5" in text
     assert "deploy.yaml:12:50: error E0518" in text
 

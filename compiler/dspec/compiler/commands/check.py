@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from dspec.compiler.offered import refusals
 from dspec.spec.errors import Diagnostic, DspecError, SpecError
 from dspec.spec.load import load
 from dspec.spec.models import Spec
@@ -40,7 +41,9 @@ def _count(number: int, thing: str) -> str:
 
 def _check(path: Path) -> tuple[Sequence[Diagnostic], int]:
     try:
-        return load(path, catalogue()).warnings, 0
+        loaded = load(path, catalogue())
+        refused = tuple(refusals(loaded))
+        return (*loaded.warnings, *refused), SpecError.exit_code if refused else 0
     except DspecError as error:
         return error.diagnostics, error.exit_code
 
