@@ -7,25 +7,21 @@ import platform
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from dspec.spec.errors import MachineError
 from dspec.spec.files import sha256_of
-from dspec.targets.pinned import installed
 
 WHEEL = "nvidia-pytriton==0.7.0"
 SHA256 = "21f063ff93bb426d0c06b7a55e7eb9efcfe62c0dddd9a908e9877e18710128df"
 SERVER = "pytriton/tritonserver"
 LIBRARIES = "nvidia_pytriton.libs"
-BACKENDS = ("python",)  # that the wheel holds
 NEEDED = (f"{SERVER}/bin/", f"{SERVER}/backends/", f"{LIBRARIES}/")
 UNREAD = f"{LIBRARIES}/libpython"  # of the stub for another Python: ours brings its own
 STUB = "triton_python_backend_stub"
-CLIENT = ("tritonclient", "grpcio")
 INSTALL = "dspec triton install"
 RUN = 0o755
 
@@ -49,29 +45,6 @@ def is_installed() -> bool:
 
 def binary(folder: Path) -> Path:
     return folder / SERVER / "bin" / "tritonserver"
-
-
-def arguments(folder: Path) -> tuple[str, ...]:
-    """The command that starts the server, without a repository."""
-    return (str(binary(folder)), "--backend-directory", str(folder / SERVER / "backends"))
-
-
-def variables(folder: Path) -> Mapping[str, str]:
-    """What the server and its stubs need to find their libraries, that of Python among them."""
-    places = [str(folder / LIBRARIES), sysconfig.get_config_var("LIBDIR") or "", os.environ.get("LD_LIBRARY_PATH", "")]
-    return {"LD_LIBRARY_PATH": os.pathsep.join(place for place in places if place)}
-
-
-def why_not(shape: str) -> str:
-    """Why this machine has no server for bundles of that shape, in words; empty where it has one."""
-    backend = "onnxruntime" if shape == "onnxruntime" else "python"
-    if backend not in BACKENDS:
-        return f"the Triton server of `{INSTALL}` has no {backend} backend (it has {', '.join(BACKENDS)}), and this bundle needs it"
-    if lacking := [name for name in CLIENT if not installed(name)]:
-        return f"this machine lacks {', '.join(lacking)} to ask a Triton server: pip install 'dspec[triton]'"
-    if not is_installed():
-        return f"no Triton server is installed on this machine: `{INSTALL}` fetches one"
-    return ""
 
 
 def install(report: Report, wheel: Path | None = None) -> Path:

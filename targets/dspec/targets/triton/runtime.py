@@ -74,7 +74,7 @@ class Triton:
 
     def unserved(self, options: Mapping[str, Any]) -> str:
         """Why this machine can't run such a bundle's server, in words; empty where it can. Without options: the defaults."""
-        from dspec.targets.triton.install import why_not
+        from dspec.targets.triton.here import why_not
 
         return why_not(options["serve"]["shape"] if options else Options.shape)
 

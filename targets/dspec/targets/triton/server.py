@@ -18,7 +18,8 @@ from dspec.targets.connection import Connection
 from dspec.targets.protocol import Environment
 from dspec.targets.session import START_S, STOP_S, ended, start_process
 from dspec.targets.triton import log
-from dspec.targets.triton.install import INSTALL, arguments, is_installed, server_folder, variables
+from dspec.targets.triton.here import server_here, why_none
+from dspec.targets.triton.install import INSTALL
 from dspec.targets.triton.laid_out import PREFIX, SHARED
 from dspec.targets.triton.processes import GONE_S, descendants, end_all, started
 
@@ -51,8 +52,8 @@ class Server:
         Raises MachineError E1013 no server is installed, E0803 a library is missing; GateError E0802 the repository does not
         load, E0805 it does not get ready.
         """
-        if not is_installed():
-            raise MachineError.of("E1013", "no Triton server is installed on this machine", hint=INSTALL)
+        if words := why_none():
+            raise MachineError.of("E1013", words, hint=INSTALL)
         self.http, self.grpc, self.metrics = _free(ports)
         self._host = host
         self._region = f"{PREFIX}{os.getpid()}-{self.http}-"
@@ -61,7 +62,7 @@ class Server:
         self._ended = False
         start = time.perf_counter()
         self.process = start_process(repository.parent, self._command(repository, extra), environment,
-                                     {**variables(server_folder()), **(environ or {})})  # fmt: skip
+                                     {**server_here().variables, **(environ or {})})  # fmt: skip
         self._known: dict[int, str] = {}
         self._readers = [threading.Thread(target=self._read, args=(stream,), daemon=True)
                          for stream in (self.process.stdout, self.process.stderr)]  # fmt: skip
@@ -81,7 +82,7 @@ class Server:
         places = [word for name, port in ports.items()
                   for word in (f"--{name}-address={self._host}", f"--{name}-port={port}")]  # fmt: skip
         return (
-            *arguments(server_folder()),
+            *server_here().arguments,
             "--model-repository", str(repository.resolve()), *places,
             f"--backend-config=python,shm-region-prefix-name={self._region}",
             f"--exit-timeout-secs={EXIT_S}", *extra,

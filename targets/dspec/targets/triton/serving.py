@@ -12,7 +12,8 @@ from types import FrameType
 from dspec.spec.errors import MachineError
 from dspec.targets.protocol import Environment
 from dspec.targets.triton.announced import Repository
-from dspec.targets.triton.install import INSTALL, why_not
+from dspec.targets.triton.here import why_not
+from dspec.targets.triton.install import INSTALL
 from dspec.targets.triton.laid_out import laid_out
 from dspec.targets.triton.server import Server
 
