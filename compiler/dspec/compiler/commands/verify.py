@@ -7,7 +7,8 @@ import json
 
 from dspec.compiler.bundle import check_digests
 from dspec.compiler.console import progress
-from dspec.compiler.verify import verify
+from dspec.compiler.stage import Report
+from dspec.compiler.verify import Verified, verify
 from dspec.spec.records import Manifest
 
 
@@ -20,9 +21,17 @@ def run(options: argparse.Namespace) -> int:
         _show(check_digests(options.bundle), (), 0, options.format)
         return 0
     with progress() as report:
-        found = verify(options.bundle, report)
+        found = _verified(options, report)
     _show(found.manifest, found.lines, found.vectors, options.format)
     return 0
+
+
+def _verified(options: argparse.Namespace, report: Report) -> Verified:
+    if not options.server:
+        return verify(options.bundle, report)
+    from dspec.compiler.elsewhere import verify_at
+
+    return verify_at(options.bundle, options.server)
 
 
 def _show(manifest: Manifest, lines: tuple[str, ...], vectors: int, format: str) -> None:

@@ -38,10 +38,12 @@ class Client(Protocol):
 
     def metadata(self, model: str) -> tuple[tuple[Announced, ...], tuple[Announced, ...]]: ...
 
+    def parameters(self, model: str) -> Mapping[str, str]: ...
+
     def close(self) -> None: ...
 
 
-def _datatype(array: Any) -> str:
+def datatype(array: Any) -> str:
     from tritonclient.utils import np_to_triton_dtype
 
     return str(np_to_triton_dtype(array.dtype))
@@ -61,7 +63,7 @@ class Http:
 
         given = []
         for name, array in inputs.items():
-            given.append(InferInput(name, list(array.shape), _datatype(array)))
+            given.append(InferInput(name, list(array.shape), datatype(array)))
             given[-1].set_data_from_numpy(array)
         wanted = [InferRequestedOutput(name, binary_data=True) for name in outputs]
         body, size = InferenceServerClient.generate_request_body(given, outputs=wanted)
@@ -75,7 +77,10 @@ class Http:
 
     def metadata(self, model: str) -> tuple[tuple[Announced, ...], tuple[Announced, ...]]:
         found = self.json(f"/v2/models/{model}")
-        return _announced(found["inputs"]), _announced(found["outputs"])
+        return announced(found["inputs"]), announced(found["outputs"])
+
+    def parameters(self, model: str) -> Mapping[str, str]:
+        return parameters(self.json(f"/v2/models/{model}/config"))
 
     def json(self, path: str) -> Any:
         """What a GET answers. Raises Refused."""
@@ -101,8 +106,13 @@ class Http:
             connection.close()
 
 
-def _announced(found: list[dict[str, Any]]) -> tuple[Announced, ...]:
+def announced(found: list[dict[str, Any]]) -> tuple[Announced, ...]:
     return tuple(Announced(one["name"], one["datatype"], tuple(map(int, one["shape"]))) for one in found)
+
+
+def parameters(config: Mapping[str, Any]) -> dict[str, str]:
+    """Those of a model's configuration in its JSON form."""
+    return {name: str(value.get("string_value", "")) for name, value in config.get("parameters", {}).items()}
 
 
 def _check(found: Response) -> None:
@@ -116,12 +126,12 @@ def _check(found: Response) -> None:
 
 
 class Grpc:
-    """tritonclient's channel, shared by all threads."""
+    """tritonclient's channel, shared by all threads. `place`: host:port."""
 
-    def __init__(self, port: int, answer_s: float) -> None:
+    def __init__(self, place: str, answer_s: float) -> None:
         from tritonclient.grpc import InferenceServerClient
 
-        self._client = InferenceServerClient(f"{HOST}:{port}")
+        self._client = InferenceServerClient(place)
         self._answer_s = answer_s
 
     def infer(self, model: str, inputs: Tensors, outputs: Sequence[str]) -> dict[str, Any]:
@@ -130,7 +140,7 @@ class Grpc:
 
         given = []
         for name, array in inputs.items():
-            given.append(InferInput(name, list(array.shape), _datatype(array)))
+            given.append(InferInput(name, list(array.shape), datatype(array)))
             given[-1].set_data_from_numpy(array)
         wanted = [InferRequestedOutput(name) for name in outputs]
         found = self._call(self._client.infer, model, given, outputs=wanted, client_timeout=self._answer_s)
@@ -142,6 +152,10 @@ class Grpc:
             tuple(Announced(one.name, one.datatype, tuple(one.shape)) for one in side)
             for side in (found.inputs, found.outputs)
         )
+
+    def parameters(self, model: str) -> Mapping[str, str]:
+        found = self._call(self._client.get_model_config, model, client_timeout=self._answer_s)
+        return {name: value.string_value for name, value in found.config.parameters.items()}
 
     def close(self) -> None:
         self._client.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dspec.spec.errors import SpecError
 from dspec.spec.models import Spec, Target
@@ -14,6 +14,9 @@ from dspec.targets.pinned import installed
 from dspec.targets.protocol import Candidate, Environment, Job, Lowered, Session, Wanted
 from dspec.targets.triton.options import OF_ONNXRUNTIME, SERVE, Options
 from dspec.targets.triton.refusals import at_once, has_accelerator, option, options_of, refusals, why_not_batched
+
+if TYPE_CHECKING:
+    from dspec.targets.triton.elsewhere import Elsewhere
 
 COMMAND = ("tritonserver", "--model-repository", "model_repository")
 NEEDED = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "orjson")
@@ -128,6 +131,12 @@ class Triton:
         from dspec.targets.triton.session import TritonSession
 
         return TritonSession(bundle, environment)
+
+    def connect(self, bundle: Path, url: str) -> Elsewhere:
+        """The bundle on a server that runs already."""
+        from dspec.targets.triton.elsewhere import Elsewhere
+
+        return Elsewhere(bundle, url)
 
     def serve(self, bundle: Path, environment: Environment, host: str, port: int) -> int:
         """Serve the bundle until told to stop."""

@@ -13,7 +13,7 @@ from dspec.spec.errors import DspecError, GateError
 from dspec.targets.protocol import Answer, Environment
 from dspec.targets.session import ANSWER_S, START_S
 from dspec.targets.triton.announced import Repository, check_metadata
-from dspec.targets.triton.client import Client, Grpc, Http, Refused
+from dspec.targets.triton.client import HOST, Client, Grpc, Http, Refused
 from dspec.targets.triton.laid_out import laid_out
 from dspec.targets.triton.server import Server
 
@@ -56,7 +56,7 @@ class TritonSession:
         """The other way to ask."""
         with self._making:
             if self._grpc is None:
-                self._grpc = Grpc(self._server.grpc, self._answer_s)
+                self._grpc = Grpc(f"{HOST}:{self._server.grpc}", self._answer_s)
             return self._grpc
 
     @property
