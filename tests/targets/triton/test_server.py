@@ -178,7 +178,7 @@ def test_a_server_that_is_killed_leaves_nothing(bundle: Callable[..., Path], sta
     session = start(bundle("texts"))
     before = {pid: started(pid) for pid in session.pids}
     assert len(before) >= 3
-    region = session._server._region
+    region, environments = session._server._region, session._server._environments
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(session.ask, {"text": "sleep 5"})
         time.sleep(0.3)
@@ -190,6 +190,8 @@ def test_a_server_that_is_killed_leaves_nothing(bundle: Callable[..., Path], sta
     session.close()
     assert [pid for pid, began in before.items() if began and started(pid) == began] == []
     assert list(Path("/dev/shm").glob(f"{region}*")) == []
+    assert environments
+    assert [folder for folder in environments if folder.exists()] == []
 
 
 def test_what_a_killed_process_left_is_swept(bundle: Callable[..., Path]) -> None:

@@ -28,6 +28,10 @@ KEPT = 2000  # lines of the log: all of a start, with its tables
 SHOWN = 20
 EXIT_S = 3  # the server waits so long for requests that are still in it
 POLL_S = 0.02
+ENVIRONMENTS, ENVIRONMENT = (
+    Path("/tmp"),
+    "python_env_*",
+)  # of the Python backend, which removes its own only when it ends by itself
 FAILED = "error: creating server"  # it still takes seconds to end
 
 
@@ -60,6 +64,7 @@ class Server:
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._echo = echo
         self._ended = False
+        before = set(ENVIRONMENTS.glob(ENVIRONMENT))
         start = time.perf_counter()
         self.process = start_process(repository.parent, self._command(repository, extra), environment,
                                      {**server_here().variables, **(environ or {})})  # fmt: skip
@@ -72,8 +77,10 @@ class Server:
             meanwhile()
             self._wait(start_s)
         except BaseException:
+            self._environments = set(ENVIRONMENTS.glob(ENVIRONMENT)) - before
             self.close(gently=False)
             raise
+        self._environments = set(ENVIRONMENTS.glob(ENVIRONMENT)) - before
         self.seconds = {"ready": time.perf_counter() - start, **log.model_seconds(tuple(self._lines))}
         self._note_children()
 
@@ -155,6 +162,11 @@ class Server:
         for path in SHARED.glob(f"{self._region}*"):
             with contextlib.suppress(OSError):
                 path.unlink()
+        for (
+            folder
+        ) in self._environments:  # empty, where no model brings an environment packed into a file: ours never do
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def _last(self) -> str:
         lines = self.lines
