@@ -190,14 +190,15 @@ def _measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _verify(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _command(commands, "verify", "check a bundle's digests and replay its golden vectors", "verify")
     parser.add_argument("bundle", type=Path, help="bundles/<name>/<target>")
-    parser.add_argument("--digests", action="store_true", help="check the digests only; runs nothing")
-    parser.add_argument(
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--digests", action="store_true", help="check the digests only; runs nothing")
+    instead.add_argument(
         "--server",
         default="",
         metavar="URL",
         help="ask a Triton server that runs already instead: http://host:8000, grpc://host:8001",
     )
-    parser.add_argument("--answers", type=Path, help="judge answers and timings made elsewhere instead")
+    instead.add_argument("--answers", type=Path, help="judge answers and timings made elsewhere instead")
     parser.add_argument("--machine", default="", help="with --answers: where they were made")
     parser.add_argument(
         "-o",

@@ -33,7 +33,7 @@ class Served(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Found:
-    """What one golden vector's answer was: a line for people, and why it is outside; `spared`: a policy may excuse it."""
+    """One answer: a line for people; where its outputs are `outside` the policy, and its response `broken`, in words."""
 
     fixture: str
     line: str

@@ -178,7 +178,7 @@ def test_a_server_that_is_killed_leaves_nothing(bundle: Callable[..., Path], sta
     session = start(bundle("texts"))
     before = {pid: started(pid) for pid in session.pids}
     assert len(before) >= 3
-    region, environments = session._server._region, session._server._environments
+    region, environments = session._server._region, session._server._own_environments
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(session.ask, {"text": "sleep 5"})
         time.sleep(0.3)

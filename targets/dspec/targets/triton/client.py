@@ -43,10 +43,14 @@ class Client(Protocol):
     def close(self) -> None: ...
 
 
-def datatype(array: Any) -> str:
+def encoded(kind: Any, tensors: Tensors) -> list[Any]:
+    """The tensors as `InferInput` of tritonclient.http or tritonclient.grpc."""
     from tritonclient.utils import np_to_triton_dtype
 
-    return str(np_to_triton_dtype(array.dtype))
+    found = [kind(name, list(array.shape), np_to_triton_dtype(array.dtype)) for name, array in tensors.items()]
+    for one, array in zip(found, tensors.values(), strict=True):
+        one.set_data_from_numpy(array)
+    return found
 
 
 class Http:
@@ -61,10 +65,7 @@ class Http:
         """The outputs asked for; arrays, strings as dtype object. Raises Refused."""
         from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
 
-        given = []
-        for name, array in inputs.items():
-            given.append(InferInput(name, list(array.shape), datatype(array)))
-            given[-1].set_data_from_numpy(array)
+        given = encoded(InferInput, inputs)
         wanted = [InferRequestedOutput(name, binary_data=True) for name in outputs]
         body, size = InferenceServerClient.generate_request_body(given, outputs=wanted)
         headers = {"content-type": "application/octet-stream", "inference-header-content-length": str(size)}
@@ -138,10 +139,7 @@ class Grpc:
         """The outputs asked for; arrays, strings as dtype object. Raises Refused."""
         from tritonclient.grpc import InferInput, InferRequestedOutput
 
-        given = []
-        for name, array in inputs.items():
-            given.append(InferInput(name, list(array.shape), datatype(array)))
-            given[-1].set_data_from_numpy(array)
+        given = encoded(InferInput, inputs)
         wanted = [InferRequestedOutput(name) for name in outputs]
         found = self._call(self._client.infer, model, given, outputs=wanted, client_timeout=self._answer_s)
         return {name: found.as_numpy(name) for name in outputs}

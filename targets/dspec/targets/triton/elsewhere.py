@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from dspec.spec.errors import GateError, MachineError, SpecError
 from dspec.targets.session import ANSWER_S
 from dspec.targets.triton.announced import Repository, check_metadata
-from dspec.targets.triton.client import Announced, Client, Grpc, Refused, Tensors, announced, datatype, parameters
+from dspec.targets.triton.client import Announced, Client, Grpc, Refused, Tensors, announced, encoded, parameters
 from dspec.targets.triton.config import STAMP_KEY
 
 PORTS = {"http": 8000, "grpc": 8001}
@@ -107,10 +107,7 @@ class _Http:
     def infer(self, model: str, inputs: Tensors, outputs: Sequence[str]) -> dict[str, Any]:
         from tritonclient.http import InferInput, InferRequestedOutput
 
-        given = []
-        for name, array in inputs.items():
-            given.append(InferInput(name, list(array.shape), datatype(array)))
-            given[-1].set_data_from_numpy(array)
+        given = encoded(InferInput, inputs)
         with _refusals():
             found = self._client.infer(model, given, outputs=[InferRequestedOutput(name) for name in outputs])
         return {name: found.as_numpy(name) for name in outputs}

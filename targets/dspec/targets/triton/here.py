@@ -47,7 +47,8 @@ class Installation:
 def server_here() -> Installation:
     """The server, whether it is there or not: see `why_none`."""
     if own := os.environ.get(OWN):
-        return Installation(folder=Path(own), libraries=(Path(own) / "lib",))
+        folder = Path(own).absolute()  # the server starts in a folder of its own
+        return Installation(folder=folder, libraries=(folder / "lib",))
     folder = server_folder()
     return Installation(folder=folder / SERVER, libraries=(folder / LIBRARIES,))
 
@@ -57,8 +58,15 @@ def why_none() -> str:
     if server_here().binary.is_file():
         return ""
     if own := os.environ.get(OWN):
-        return f"{OWN} names {own}, and there is no {server_here().binary.relative_to(own)} in it"
-    return f"no Triton server is installed on this machine: `{INSTALL}` fetches one, or {OWN} names the folder of yours"
+        return f"{OWN} names {own}, and there is no bin/tritonserver in it"
+    return f"no Triton server is installed on this machine: `{INSTALL}` fetches one"
+
+
+def remedy() -> str:
+    """What to do where `why_none` or `why_not` has a reason."""
+    if os.environ.get(OWN):
+        return f"let {OWN} name a folder with bin/tritonserver and backends/, or unset it"
+    return f"{INSTALL}, or let {OWN} name the folder of a server that you have"
 
 
 def why_not(shape: str) -> str:

@@ -18,8 +18,7 @@ from dspec.targets.connection import Connection
 from dspec.targets.protocol import Environment
 from dspec.targets.session import START_S, STOP_S, ended, start_process
 from dspec.targets.triton import log
-from dspec.targets.triton.here import server_here, why_none
-from dspec.targets.triton.install import INSTALL
+from dspec.targets.triton.here import remedy, server_here, why_none
 from dspec.targets.triton.laid_out import PREFIX, SHARED
 from dspec.targets.triton.processes import GONE_S, descendants, end_all, started
 
@@ -28,10 +27,6 @@ KEPT = 2000  # lines of the log: all of a start, with its tables
 SHOWN = 20
 EXIT_S = 3  # the server waits so long for requests that are still in it
 POLL_S = 0.02
-ENVIRONMENTS, ENVIRONMENT = (
-    Path("/tmp"),
-    "python_env_*",
-)  # of the Python backend, which removes its own only when it ends by itself
 FAILED = "error: creating server"  # it still takes seconds to end
 
 
@@ -57,14 +52,14 @@ class Server:
         load, E0805 it does not get ready.
         """
         if words := why_none():
-            raise MachineError.of("E1013", words, hint=INSTALL)
+            raise MachineError.of("E1013", words, hint=remedy())
         self.http, self.grpc, self.metrics = _free(ports)
         self._host = host
         self._region = f"{PREFIX}{os.getpid()}-{self.http}-"
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._echo = echo
         self._ended = False
-        before = set(ENVIRONMENTS.glob(ENVIRONMENT))
+        before = _environments()
         start = time.perf_counter()
         self.process = start_process(repository.parent, self._command(repository, extra), environment,
                                      {**server_here().variables, **(environ or {})})  # fmt: skip
@@ -77,10 +72,10 @@ class Server:
             meanwhile()
             self._wait(start_s)
         except BaseException:
-            self._environments = set(ENVIRONMENTS.glob(ENVIRONMENT)) - before
+            self._own_environments = _environments() - before
             self.close(gently=False)
             raise
-        self._environments = set(ENVIRONMENTS.glob(ENVIRONMENT)) - before
+        self._own_environments = _environments() - before
         self.seconds = {"ready": time.perf_counter() - start, **log.model_seconds(tuple(self._lines))}
         self._note_children()
 
@@ -162,9 +157,7 @@ class Server:
         for path in SHARED.glob(f"{self._region}*"):
             with contextlib.suppress(OSError):
                 path.unlink()
-        for (
-            folder
-        ) in self._environments:  # empty, where no model brings an environment packed into a file: ours never do
+        for folder in self._own_environments:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
@@ -199,6 +192,11 @@ class Server:
                 raise GateError.of("E0805", f"the Triton server is not ready after {start_s:g} s",
                                    expected="a server that gets ready", notes=self.lines)  # fmt: skip
             time.sleep(POLL_S)
+
+
+def _environments() -> set[Path]:
+    """Folders that Python backends made for packed environments. A killed one leaves its own: empty, as ours are never packed."""
+    return set(Path("/tmp").glob("python_env_*"))
 
 
 def _free(wanted: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -12,8 +12,7 @@ from types import FrameType
 from dspec.spec.errors import MachineError
 from dspec.targets.protocol import Environment
 from dspec.targets.triton.announced import Repository
-from dspec.targets.triton.here import why_not
-from dspec.targets.triton.install import INSTALL
+from dspec.targets.triton.here import remedy, why_not
 from dspec.targets.triton.laid_out import laid_out
 from dspec.targets.triton.server import Server
 
@@ -32,7 +31,7 @@ def serve(bundle: Path, environment: Environment, host: str, port: int) -> int:
     """
     known = Repository.of(bundle)
     if lacking := why_not(known.shape):
-        raise MachineError.of("E1013", lacking, hint=INSTALL)
+        raise MachineError.of("E1013", lacking, hint=remedy())
     ports = (port, port + 1, port + 2) if port else (0, 0, 0)
     before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
