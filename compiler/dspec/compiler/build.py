@@ -27,7 +27,7 @@ from dspec.compiler.machine import this_machine
 from dspec.compiler.placed import placed, placed_all
 from dspec.compiler.policy import policies
 from dspec.compiler.publish import publish, withhold
-from dspec.compiler.results import BuildResult, TargetResult
+from dspec.compiler.results import BuildResult, TargetResult, telling_what_stays_open
 from dspec.compiler.seal import seal
 from dspec.compiler.served import Served, fused, pipeline_of
 from dspec.compiler.stage import Outcome, Report, run_stage, work_folder
@@ -121,6 +121,7 @@ def _build(builder: Builder, candidates: dict[str, Candidate], bundles: Path) ->
         results = tuple(
             _target(builder, target_id, candidate, captured, staging) for target_id, candidate in candidates.items()
         )
+        results = telling_what_stays_open(results, builder.loaded.spec)
         return _publish(builder, results, staging, bundles, captured.warnings)
 
 

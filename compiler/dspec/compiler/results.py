@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dspec.compiler.judge import publishable
-from dspec.spec.errors import Diagnostic, DspecError
+from dspec.spec.errors import Diagnostic, DspecError, ExportError
+from dspec.spec.models import Spec
 from dspec.spec.records import GateVerdict, Manifest, Measurement
 
 EXIT_ORDER = (2, 3, 1, 4, 5)  # what a build with several troubles answers: the one nearest to its cause
@@ -59,3 +60,25 @@ class BuildResult:
             return 0
         codes = {result.exit_code for result in self.targets if not result.optional} - {0} or {5}
         return next(code for code in EXIT_ORDER if code in codes)
+
+
+def telling_what_stays_open(results: tuple[TargetResult, ...], spec: Spec) -> tuple[TargetResult, ...]:
+    """The same, a target that could not be lowered with a note of those that could: only the whole build knows."""
+
+    def named(targets: list[str]) -> str:
+        return ", ".join(f"{name} ({spec.targets[name].runtime})" for name in targets)
+
+    still = (
+        named([found.target for found in results if not isinstance(found.error, ExportError)]) or "none of this spec"
+    )
+    return tuple(
+        replace(found, error=_noting(found.error, f"blocked target: {named([found.target])}; still open: {still}"))
+        if isinstance(found.error, ExportError)
+        else found
+        for found in results
+    )
+
+
+def _noting(error: DspecError, note: str) -> DspecError:
+    first, *rest = error.diagnostics
+    return type(error)((replace(first, notes=(*first.notes, note)), *rest))

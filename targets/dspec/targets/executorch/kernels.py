@@ -54,12 +54,10 @@ def check_kernels(artifact: Artifact, origins: Path, spec: Spec, target_id: str)
     if not lacking:
         return
     places = json.loads(origins.read_text(encoding="utf-8"))
-    raise ExportError(
-        [_lacking(kernel, places.get(kernel, []), whose, target, _open(spec, target_id)) for kernel in lacking]
-    )
+    raise ExportError([_lacking(kernel, places.get(kernel, []), whose, target) for kernel in lacking])
 
 
-def _lacking(kernel: str, places: list[dict[str, str]], whose: str, target: Target, still_open: str) -> Diagnostic:
+def _lacking(kernel: str, places: list[dict[str, str]], whose: str, target: Target) -> Diagnostic:
     at = next((place for place in places if place.get("file")), {})
     dtypes = sorted({place["dtype"] for place in places if place.get("dtype")})
     inside = f" in {at['module']}" if at.get("module") else ""
@@ -73,20 +71,8 @@ def _lacking(kernel: str, places: list[dict[str, str]], whose: str, target: Targ
         hint="compute the transform outside of forward(), in a pipeline step, or write it as a product with a constant matrix"
         if kernel.startswith(_FFT)
         else "write that line with other operators, or move it out of forward() into a pipeline step",
-        notes=(still_open,),
     )
 
 
 def _readable(kernel: str) -> str:
     return kernel.replace("::", ".").removesuffix(".out")
-
-
-def _open(spec: Spec, blocked: str) -> str:
-    """Which of the other targets do not depend on it: another runtime, or ExecuTorch where it has more kernels."""
-    mine = spec.targets[blocked]
-    others = [
-        f"{name} ({target.runtime})"
-        for name, target in spec.targets.items()
-        if name != blocked and (target.runtime != mine.runtime or target.hardware.startswith(WHEEL))
-    ]
-    return f"blocked target: {blocked} ({mine.runtime}); still open: {', '.join(others) or 'none of this spec; onnxruntime would be'}"
