@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import re
@@ -20,6 +21,7 @@ from .refusals import RETRY_S, Refusal, body_of
 from .wire import FORM, INFER, INFER_MODEL, PREDICT, RAW, Reply
 
 JSON = b"application/json"
+LINGER_S = 1.0
 _ID = re.compile(rb"^[\x21-\x7e]{1,128}$")
 _PATH = re.compile(r"^/v2/models/([^/]+)(?:/versions/([^/]+))?/infer$")
 BINARY = ("image", "audio")
@@ -100,7 +102,7 @@ class Web:
             self._admitted -= 1
             self._metrics.in_flight.set(self._admitted)
         if error is not None:
-            await self._refuse(send, id, error, door, start)
+            await self._refuse(receive, send, id, error, door, start)
         else:
             assert reply is not None
             await self._send(send, id, reply, door, start)
@@ -184,7 +186,7 @@ class Web:
                 model_ms=round(model * 1000, 3), postprocess_ms=round(postprocess * 1000, 3),
             )  # fmt: skip
 
-    async def _refuse(self, send: Any, id: bytes, error: Refusal, door: str, start: float) -> None:
+    async def _refuse(self, receive: Any, send: Any, id: bytes, error: Refusal, door: str, start: float) -> None:
         body = orjson.dumps(body_of(error, v2=door == "infer"))
         headers = [
             (b"content-type", JSON),
@@ -194,11 +196,15 @@ class Web:
         ]
         if error.status in (429, 503):
             headers.append((b"retry-after", str(RETRY_S).encode()))
-        if error.status in (408, 413, 429):  # what is left of the body is not read
+        unread = error.status in (408, 413, 429)  # what is left of the body is nobody's
+        if unread:
             headers.append((b"connection", b"close"))
         self._metrics.answered(door, error.status, error.code)
         await send({"type": "http.response.start", "status": error.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": body, "more_body": unread})
+        if unread:
+            await _linger(receive)
+            await send({"type": "http.response.body", "body": b""})
         if self._access:
             self._log.write(
                 "request", id=id.decode(), door=door, status=error.status, code=error.code,
@@ -219,6 +225,14 @@ async def _in_time(receive: Any, deadline: float) -> Any:
     if message["type"] == "http.disconnect":
         raise _Gone
     return message
+
+
+async def _linger(receive: Any) -> None:
+    """Throw away what still arrives, for a while: who is cut off while sending sees a broken pipe, and not the answer."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_S):
+            while (await receive()).get("more_body"):
+                pass
 
 
 def _too_large(most: int) -> Refusal:
