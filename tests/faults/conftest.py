@@ -27,11 +27,12 @@ from dspec.compiler.measure.parity import Responses, Wanted, parity_cases
 from dspec.compiler.measure.vary import FAILED, varied
 from dspec.compiler.pipeline import write_pipeline
 from dspec.compiler.policy import policies
+from dspec.compiler.results import TargetResult, telling_what_stays_open
 from dspec.compiler.seal import seal
 from dspec.compiler.skew.stage import skew_stage
 from dspec.compiler.stage import Outcome, run_stage
 from dspec.compiler.store import Store, Tree, describe, tree_digest
-from dspec.spec.errors import Diagnostic, GateError
+from dspec.spec.errors import Diagnostic, ExportError, GateError
 from dspec.spec.load import Loaded, load
 from dspec.spec.records import Case, GateVerdict, Manifest, Measurement, Parity, Reference, Skew
 from dspec.targets import catalogue, runtime
@@ -165,7 +166,13 @@ def make(spec_file: Path, out: Path) -> Made:
     folder = out / "bundle"
     folder.mkdir()
     inputs = {**program, "pipeline": out / "pipeline", "artifact0": out / "artifact"}
-    lowered = lower_target(json.loads(json.dumps(request)), {}, inputs, folder, lines.append)
+    try:
+        lowered = lower_target(json.loads(json.dumps(request)), {}, inputs, folder, lines.append)
+    except ExportError as error:
+        stopped = TargetResult(target=TARGET, optional=False, error=error)
+        (told,) = telling_what_stays_open((stopped,), loaded.spec)
+        assert told.error
+        raise told.error from error
     reference = out / "captured" / "reference"
     counts = stages.golden_stage(loaded.spec, (), (), unfused=(), whole=()).request
     golden = {
